@@ -136,7 +136,7 @@ def _cannot_fit(site: Site) -> Expected:
 
 
 def _cannot_fit_fixed(site: Site) -> Expected:
-    """Nobody yields."""
+    """No running pod may be evicted."""
     _halves(site)
     for node in site.nodes:
         for _ in range(GPUS):
@@ -146,7 +146,7 @@ def _cannot_fit_fixed(site: Site) -> Expected:
 
 
 def _cannot_fit_by_cpu(site: Site) -> Expected:
-    """All GPUs could be had, but on all nodes but nine somebody who never yields holds most of the cpu."""
+    """All GPUs could be had, but on all nodes but nine a pod that never yields holds most of the cpu."""
     _halves(site)
     for at, node in enumerate(site.nodes):
         for _ in range(GPUS):
@@ -211,7 +211,7 @@ CASES: Final = {
         lambda _: GANG_PODS,
         250,
     ),
-    "cannot-fixed": Case("cannot fit: nobody yields", _cannot_fit_fixed, lambda _: GANG_PODS),
+    "cannot-fixed": Case("cannot fit: no pod yields", _cannot_fit_fixed, lambda _: GANG_PODS),
     "cannot-cpu": Case(
         "cannot fit: GPUs could be had, cpu not", _cannot_fit_by_cpu, lambda _: GANG_PODS
     ),

@@ -73,7 +73,7 @@ class Site:
         return -(-len(self.nodes) // NODES_PER_ZONE)
 
     def queue(self, name: str, gpus: int, **more: Any) -> None:
-        """A queue everybody may use, sure of so many GPUs; cpu and memory are free to it."""
+        """A queue for every namespace with a quota of so many GPUs; its cpu and memory are unlimited."""
         resources = {"gpu": {"quota": str(gpus)}}
         self._put(
             "Queue", {"name": name}, spec={"resources": resources, "namespaceSelector": {}, **more}

@@ -40,7 +40,7 @@ Carry = Callable[[], Awaitable[None]]
 
 
 async def main(arguments: argparse.Namespace) -> None:
-    """Binds all waiting pods, then keeps its watches open until it is told to go."""
+    """Binds all waiting pods, then keeps its watches open until it is stopped."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -59,7 +59,7 @@ async def main(arguments: argparse.Namespace) -> None:
             ]
         if arguments.events:
             carries = [
-                _then(carry, _told(over, errand))
+                _then(carry, _event_sent(over, errand))
                 for carry, errand in zip(carries, errands, strict=True)
             ]
         for kind in registry.WATCHED:
@@ -108,7 +108,7 @@ def _in_form(over: transport.Transport, form: live_forms.Form, errand: Errand) -
     return carry
 
 
-def _told(over: transport.Transport, errand: Errand) -> Carry:
+def _event_sent(over: transport.Transport, errand: Errand) -> Carry:
     path, body = paths.collection(registry.EVENT, live_cluster.WORK), _event(errand.wish)
 
     async def carry() -> None:
@@ -182,7 +182,7 @@ async def _watch(
 
 
 def _event(wish: live_forms.Wish) -> bytes:
-    """What a pod's owner is told."""
+    """The Scheduled event of a pod."""
     pod, gpu, now = wish.pod, wish.gpu, wish.now
     place = {"namespace": pod.metadata.namespace, "name": pod.metadata.name}
     event = {

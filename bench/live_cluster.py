@@ -58,7 +58,7 @@ class Cluster:
 
     @property
     def free(self) -> list[Gpu]:
-        """The devices nobody holds between runs."""
+        """The devices that no claim holds between runs."""
         return self.gpus[self.held :]
 
     async def populate(self, nodes: int) -> None:
@@ -82,7 +82,7 @@ class Cluster:
         random.Random(SEED).shuffle(self.gpus)
 
     async def fill(self, percent: int) -> None:
-        """Claims that hold devices for nobody in particular, up to this share of all GPUs. Only ever more."""
+        """Creates claims without pods that hold devices, up to this share of all GPUs. Never removes any."""
         wanted = len(self.gpus) * percent // 100
         by_node: dict[str, list[Gpu]] = {}
         for gpu in self.gpus[self.held : wanted]:
@@ -136,7 +136,7 @@ class Cluster:
         await self.create(registry.POD, [pod_tree(WORK, name) for name in names])
 
     async def clear_work(self) -> None:
-        """Takes pods and claims away at once. Claims first: nobody then mourns for devices of a pod that is gone."""
+        """Takes pods and claims away at once, claims first: no controller then releases devices of a deleted pod."""
         held = await self.listed(registry.CLAIM, WORK)
         await self.each(self._drop_claim(one["metadata"]["name"]) for one in held)
         await self.each(

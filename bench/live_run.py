@@ -179,7 +179,7 @@ async def run(
 
 
 async def quiet(cluster: live_cluster.Cluster, patience_seconds: float) -> None:
-    """Waits until nobody else uses the machine, or until patience ends."""
+    """Waits until no other process uses the machine, or until patience ends."""
     pids = {**cluster.pids, OBSERVER: os.getpid()}
     deadline = time.monotonic() + patience_seconds
     while time.monotonic() < deadline:
@@ -192,7 +192,7 @@ async def quiet(cluster: live_cluster.Cluster, patience_seconds: float) -> None:
 
 
 async def check(cluster: live_cluster.Cluster, count: int) -> None:
-    """Raises unless so many pods are bound, each with a device of its own on its node that nobody else holds."""
+    """Raises unless so many pods are bound, each with a device on its node that no other claim holds."""
     nodes = {
         one["metadata"]["name"]: one["spec"].get("nodeName")
         for one in await cluster.listed(registry.POD, "work")

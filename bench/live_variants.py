@@ -78,7 +78,7 @@ async def _measured(version: str, rounds: int) -> dict[str, Any]:
                 order = list(VARIANTS)
                 random.Random(number).shuffle(
                     order
-                )  # the servers' memory grows meanwhile: nobody is always last
+                )  # the servers' memory grows meanwhile: no contender is always last
                 for variant in order:
                     run = await bare(cluster, PODS, variant)
                     found[variant].append(run)

@@ -43,7 +43,7 @@ class Tally(NamedTuple):
     exceptions: Counter[str]
     disagreements: list[Disagreement]
 
-    def told(self, what: str) -> str:
+    def report(self, what: str) -> str:
         """Everything, for the test's output."""
         lines = [f"{what}: {dict(sorted(self.outcomes.items()))}"]
         lines += [

@@ -342,7 +342,7 @@ def _capacity_violations(chosen: Sequence[Sequence[Choice]], scene: Scene) -> li
 
 
 def _share_id_violations(chosen: Sequence[Sequence[Choice]], scene: Scene) -> list[Violation]:
-    """Rule 8: a share can be told from every other share of its device."""
+    """Rule 8: the id of a share differs from every other share's on its device."""
     mine = [
         (choice.place.key, choice.result["shareID"])
         for choices in chosen

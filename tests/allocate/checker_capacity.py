@@ -78,12 +78,12 @@ def _breaks_policy(share: Fraction, capacity: Tree) -> bool:
 
 
 def _unit(bounds: Tree) -> Fraction:
-    """Thousandths where all of the range can be told in them, else ones."""
+    """Thousandths where all of the range can be expressed in them, else ones."""
     milli = Fraction(1, 1000)
-    messages = [
+    amounts = [
         amount(bounds[name]) for name in ("min", "max", "step") if bounds.get(name) is not None
     ]
-    return milli if all(_fits(value, milli) for value in messages) else Fraction(1)
+    return milli if all(_fits(value, milli) for value in amounts) else Fraction(1)
 
 
 def _fits(value: Fraction, unit: Fraction) -> bool:

@@ -61,17 +61,19 @@ def _entry_problems(choice: Choice) -> Iterator[str]:
         ("bindingConditions", device),
         ("bindingFailureConditions", device),
     ):
-        if _told(result.get(field) or []) != _told(source.get(field) or []):
+        if _without_empty_texts(result.get(field) or []) != _without_empty_texts(
+            source.get(field) or []
+        ):
             yield f"{field} {result.get(field)}, expected {source.get(field)}"
     if (result.get("shareID") is not None) != choice.place.is_shareable:
         yield f"shareID {result.get('shareID')} on a device with allowMultipleAllocations {choice.place.is_shareable}"
 
 
-def _told(node: Any) -> Any:
+def _without_empty_texts(node: Any) -> Any:
     """Without empty texts: the API writes them as absent."""
     if isinstance(node, dict):
         return {key: value for key, value in node.items() if value != ""}
-    return [_told(item) for item in node] if isinstance(node, list) else node
+    return [_without_empty_texts(item) for item in node] if isinstance(node, list) else node
 
 
 def _selector(choices: Sequence[Choice], node: str) -> Tree | None:

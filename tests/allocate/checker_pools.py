@@ -55,7 +55,7 @@ class Use(NamedTuple):
     capacity: Mapping[DeviceKey, Mapping[str, Fraction]]
 
     def holds(self, key: DeviceKey) -> bool:
-        """Whether anybody uses the device, alone or with others."""
+        """Whether any claim uses the device, alone or with others."""
         return key in self.exclusive or self.holds_share(key)
 
     def holds_share(self, key: DeviceKey) -> bool:

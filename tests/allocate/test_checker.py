@@ -344,7 +344,10 @@ MUTATIONS: dict[str, tuple[int, Change]] = {
     "no node": (10, lambda w, r: r[0].pop("nodeSelector")),
     "no share id": (10, lambda w, r: entries(r, 1)[0].pop("shareID")),
     "a share id without a share": (10, lambda w, r: entries(r, 0)[0].update(shareID="x")),
-    "admin access nobody asked for": (10, lambda w, r: entries(r, 0)[0].update(adminAccess=True)),
+    "admin access that was not requested": (
+        10,
+        lambda w, r: entries(r, 0)[0].update(adminAccess=True),
+    ),
     "tolerations left out": (10, lambda w, r: entries(r, 1)[1].pop("tolerations")),
     "binding conditions left out": (
         10,

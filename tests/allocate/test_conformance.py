@@ -90,8 +90,8 @@ def _recorded(file: str) -> agreeing.Tally:
 
 
 def _settle(what: str, tally: agreeing.Tally) -> None:
-    print(tally.told(what))
-    assert not tally.disagreements, tally.told(what)
+    print(tally.report(what))
+    assert not tally.disagreements, tally.report(what)
 
 
 def _world(case: Tree) -> Tree:

@@ -1,4 +1,4 @@
-"""The cost of a choice is one thing, however it was found: quickly, by the general search, or told in terms."""
+"""The cost of a choice is one thing, however it was found: quickly, by the general search, or as a sum of terms."""
 
 from __future__ import annotations
 

@@ -35,5 +35,5 @@ def test_random_worlds_agree(oracle: upstream.Oracle) -> None:
 
 
 def _settle(what: str, tally: agreeing.Tally) -> None:
-    print(tally.told(what))
-    assert not tally.disagreements, tally.told(what)
+    print(tally.report(what))
+    assert not tally.disagreements, tally.report(what)

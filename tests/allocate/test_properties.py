@@ -130,12 +130,12 @@ def test_answers_depend_on_neither_hashing_nor_what_was_asked_before(tmp_path: P
     forth, back = tmp_path / "forth.jsonl", tmp_path / "back.jsonl"
     forth.write_text("".join(json.dumps(world) + "\n" for world in trees))
     back.write_text("".join(json.dumps(world) + "\n" for world in reversed(trees)))
-    item, other = told(forth, "1"), told(back, "2")
+    item, other = answers_of(forth, "1"), answers_of(back, "2")
     assert len(item) > len(trees)
     assert sorted(item) == sorted(other)
 
 
-def told(file: Path, hash_seed: str) -> list[str]:
+def answers_of(file: Path, hash_seed: str) -> list[str]:
     done = subprocess.run(
         [*DOOR, "allocate", "--worlds", str(file), "-o", "jsonl"],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},

@@ -178,9 +178,9 @@ def test_share_ids_are_the_same_for_the_same_question_and_differ_otherwise() -> 
 
 
 def test_an_unknown_class_fails_whatever_the_node() -> None:
-    outcome = ask(build.node(build.gpus(1)), claim(exactly(deviceClassName="nobody-knows")))
+    outcome = ask(build.node(build.gpus(1)), claim(exactly(deviceClassName="no-such-class")))
     assert isinstance(outcome, allocator.Failed)
-    assert "nobody-knows" in outcome.message
+    assert "no-such-class" in outcome.message
     assert not outcome.is_local
 
 

@@ -132,8 +132,8 @@ def test_a_pod_that_is_created_again_with_another_identity_replaces_the_old_one(
 @pytest.mark.parametrize("change", [{"merge": {}}, {"delete": True}])
 def test_a_patch_of_an_object_that_is_not_there_says_so(change: dict[str, Any]) -> None:
     replica = replica_of(node("a", gpus=4))
-    ref = patches.ObjectRef(api_version="v1", kind="Pod", namespace="team", name="nobody")
-    with pytest.raises(errors.InputError, match="Pod team/nobody: does not exist"):
+    ref = patches.ObjectRef(api_version="v1", kind="Pod", namespace="team", name="missing")
+    with pytest.raises(errors.InputError, match="Pod team/missing: does not exist"):
         replica.edits_of([patches.Patch(object=ref, **change)])
 
 

@@ -118,7 +118,7 @@ def _verdict_findings(
 def _fix_findings(
     story: story_file.Story, answer: answer_form.Answer, live: live_checks.LiveStory
 ) -> Iterator[Finding]:
-    """Every verified suggestion is carried out; whoever has to do it must be somebody who can."""
+    """Every verified suggestion is carried out; the person it is addressed to must be able to make it."""
     for fix in answer.fixes:
         if not fix.verified:
             continue

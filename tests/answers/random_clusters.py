@@ -57,7 +57,7 @@ def stories(seed: int) -> Iterator[story_file.Story]:
                 kind="Story",
                 title=f"A random cluster of seed {seed}",
                 ask=f"pod/{metadata['name']} -n {metadata['namespace']}",
-                verdict="blocked",  # nobody knows before the live scheduler was asked
+                verdict="blocked",  # unknown before the live scheduler has decided
             )
             yield story_file.Story(f"random-{seed}", header, objects)
 

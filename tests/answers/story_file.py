@@ -56,7 +56,7 @@ class Fix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """The first document. `says` lists words of the sentence; alternatives are separated by bars.
 
-    One of `fixes` has to be among the suggestions, and somebody in `who` has to be able to make one of them.
+    One of `fixes` has to be among the suggestions, and a person in `who` has to be able to make one of them.
 
     `live` is no where the pod has its node already, or where another scheduler decides by rules that Dovetail does not
     run: the verdict is then the one written here.

@@ -30,7 +30,7 @@ def test_blocked_stories_say_what_a_good_answer_has() -> None:
     assert [story.name for story in blocked if not story.header.who] == []
 
 
-def test_every_known_cause_is_told() -> None:
+def test_every_known_cause_has_a_story() -> None:
     rows: set[int] = set()
     for story in stories().values():
         if story.header.cause is not None:
@@ -55,7 +55,7 @@ def test_the_corpus_is_large_and_mixed() -> None:
     assert min(classes.values()) >= 10
 
 
-def test_large_and_small_clusters_are_told() -> None:
+def test_large_and_small_clusters_have_stories() -> None:
     sizes = {sum(tree["kind"] == "Node" for tree in story.objects) for story in stories().values()}
 
     assert min(sizes) <= 3

@@ -12,7 +12,7 @@ PART = 10
 
 
 def sample() -> list[story_file.Story]:
-    """A tenth of all stories, spread over those that can be told on a real server."""
+    """A tenth of all stories, spread over those that a real server can hold."""
     stories = [story_file.read(name) for name in story_file.names()]
     able = [story for story in stories if real_cluster.can_hold(story)]
     count = len(stories) // PART

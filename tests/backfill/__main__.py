@@ -1,6 +1,6 @@
-"""Lives through many random yards and tells where a promise moved without a cause: `python -m tests.backfill`.
+"""Simulates many random clusters and prints where a promise moved without a cause: `python -m tests.backfill`.
 
-Everybody takes no longer than stated. Where all are equally important no promise may move later, and nobody may start
+No work takes longer than stated. Where all are of equal priority no promise may move later, and no work may start
 later than first promised; where some are more important (`--ranked`) whatever moves later has to say who took its
 place. With `--liars` some never end although they say when, and state no longest time: a promise made before the first
 of them started is kept all the same. Prints a line for every cluster in which something went wrong. Exit 1 if there was

@@ -1,4 +1,4 @@
-"""Devices of pods that ended are as good as free to whoever waits for them, though their claims still hold them."""
+"""Devices of pods that ended are as good as free to pods that wait for them, though their claims still hold them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.backfill.timed_cluster import TimedCluster, Work
 
 
 def ended(timed: TimedCluster, name: str) -> None:
-    """The pod has ended; nobody gave its devices back yet."""
+    """The pod has ended; its devices are not released yet."""
     world = timed.course.world
     pod = next(item for item in world.pods.values() if item.metadata.name == name)
     status = msgspec.structs.replace(pod.status, phase="Succeeded")

@@ -1,4 +1,4 @@
-"""Work that ran for longer than it may, by its own word or its queue's, yields: all of it, and nobody gains by it."""
+"""Work that ran for longer than it may, by its own word or its queue's, yields: all of it, to no beneficiary."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_the_shorter_of_both_counts() -> None:
     assert ended(decided(world)) == ["a"]
 
 
-def test_work_that_says_nothing_in_a_queue_that_says_nothing_runs_for_ever() -> None:
+def test_work_without_a_longest_time_in_a_queue_without_one_is_never_ended() -> None:
     world = stories.world(build.node("n0"), stories.queue("q"), running("a", 100_000, queue="q"))
     decision = decided(world)
     assert ended(decision) == []

@@ -16,7 +16,7 @@ HOUR = 3600
 def work(
     name: str, gpus: int, minutes: int | None = None, *, pods: int = 1, **more: int | str | None
 ) -> Work:
-    """A work that tells the truth, unless told otherwise."""
+    """A work whose stated runtime is true, by default."""
     seconds = None if minutes is None else minutes * 60
     facts = {"seconds": seconds, "states": seconds} | more
     return Work(name=name, pods=pods, gpus=gpus, **facts)  # type: ignore[arg-type]
@@ -38,7 +38,7 @@ def test_the_textbook_case_of_easy_backfilling() -> None:
 
 
 def test_longer_work_runs_ahead_next_to_the_promised_devices() -> None:
-    """The head needs three of four GPUs: one that is left over is nobody's, for however long."""
+    """The head needs three of four GPUs: the one left over is not promised, for however long."""
     timed = TimedCluster(gpus=4).arrive(
         work("running", 3, 10), work("head", 3, 10, at=1), work("long", 1, 300, at=2)
     )
@@ -61,8 +61,8 @@ def test_work_without_a_runtime_takes_only_what_is_not_promised() -> None:
     assert timed.started("head") == 10
 
 
-def test_without_promises_the_head_may_wait_for_ever() -> None:
-    """The same line with promises off: whoever fits goes first."""
+def test_without_promises_the_head_may_wait_endlessly() -> None:
+    """The same line with promises off: work that fits goes first."""
     timed = TimedCluster(gpus=4, promises=0).arrive(
         work("running", 2, 10),
         work("head", 4, 10, at=1),
@@ -88,7 +88,7 @@ def test_a_gang_that_falls_back_on_its_promise_still_has_its_devices() -> None:
 
 
 def test_what_was_tried_and_taken_back_leaves_promises_where_they_were() -> None:
-    """That somebody could yield to `gang` is tried, and comes to nothing: `last` was found devices beside it."""
+    """An eviction for `gang` is tried and rolled back: meanwhile `last` was given devices next to it."""
     timed = TimedCluster(gpus=4, promises=8).arrive(
         work("a", 1, 32, at=27, states=37 * 60),
         work("b", 1, 10, pods=2, at=33, states=24 * 60),
@@ -203,7 +203,7 @@ def test_more_important_work_moves_a_promise_and_is_named() -> None:
 
 
 def test_a_lost_start_time_is_reported_with_its_cause_until_there_is_another() -> None:
-    """Nobody knows how long the urgent one takes; that the head had an hour, and who took it, is not forgotten."""
+    """How long the urgent one takes is unknown; the head's lost start time, and what took it, stay on record."""
     timed = TimedCluster(gpus=4).arrive(work("running", 4, 10), work("head", 4, 10, at=1)).go_on(1)
     timed.arrive(work("urgent", 4, 30, at=2, states=None, priority=100)).go_on(5)
     timed.arrive(work("later", 1, 1, at=6)).go_on(7)

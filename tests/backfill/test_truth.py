@@ -1,4 +1,4 @@
-"""Properties on random yards: as long as everybody tells the truth, no promise moves later but for what outranks it."""
+"""Properties on random clusters: where stated runtimes are true, a promise moves later only for what outranks it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_promise_that_moves_later_names_its_cause(drawn: list[Work], nodes: in
                 assert after.cause
                 assert (
                     "less is free" not in after.cause
-                )  # nobody ran longer than stated: somebody took the place
+                )  # no work ran longer than stated: other work took the place
 
 
 @hypothesis.settings(max_examples=8, derandomize=True)

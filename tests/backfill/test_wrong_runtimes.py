@@ -62,7 +62,7 @@ def test_two_that_come_together_do_not_start_both_either() -> None:
 
 
 def test_pods_that_ran_before_a_promise_still_give_it_a_start_time() -> None:
-    """An expected runtime is no licence, but it is a forecast: the head is told when the first is expected to end."""
+    """An expected runtime is no licence, but it is a forecast: the head is promised the first's expected end."""
     first = Work(name="first", pods=1, gpus=4, seconds=1800, states=1800, is_bounded=False)
     timed = TimedCluster(gpus=4).arrive(first, honest("head", 4, 60, at=1))
     timed.go_on()

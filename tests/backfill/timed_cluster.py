@@ -71,15 +71,15 @@ def facts_of(work: Work) -> list[Object]:
 
 
 class TimedCluster:
-    """The course of a cluster, told in minutes after noon."""
+    """The course of a cluster, in minutes after noon."""
 
     def __init__(self, *facts: Object, nodes: int = 1, gpus: int = 4, promises: int = 4) -> None:
         self._truth: dict[str, int | None] = {}
         self.promised: dict[str, list[plan.Promise]] = {}
         self.hours: dict[
             str, list[float]
-        ] = {}  # of each promise, when it was told, in minutes after noon
-        self.turns: dict[str, list[int]] = {}  # of each promise, the decision it was told in
+        ] = {}  # of each promise, when it was made, in minutes after noon
+        self.turns: dict[str, list[int]] = {}  # of each promise, the decision that made it
         machines: list[Object] = [build.gpu_class()]
         for index in range(nodes):
             machines += [build.node(f"n{index}"), build.gpu_slice(f"n{index}", gpus)]

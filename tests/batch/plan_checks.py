@@ -24,7 +24,7 @@ _OWN_OBSTACLES = frozenset(
 _OWN_REASONS = (
     plan.Rule.STALE,
     plan.Rule.OVERTIME,
-)  # nobody gains, and nobody is asked whether it may go
+)  # no gang gains by these, and no rule protects from them
 
 
 def faults(cluster: Cluster, done: plan.Plan) -> list[str]:
@@ -99,7 +99,7 @@ def overcommitted(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
 
 
 def unfit_later(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
-    """Nodes that would hold too much once everybody who leaves is gone and everybody nominated is there."""
+    """Nodes that would hold too much once every leaving pod is gone and every nominated pod is there."""
     where = after(cluster, done)
     present = where.stays | where.starts | where.moves | where.nominated
     yield from _overfull(cluster, present, "later")
@@ -203,7 +203,7 @@ def _is_enough(cluster: Cluster, gang: gangs.Gang, uids: Iterable[str]) -> bool:
 
 
 def wrong_victims(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
-    """Evictions of those who must not go, or for nobody."""
+    """Evictions of pods that must stay, or without a gang that gains."""
     gaining = {nomination.gang.name for nomination in done.nominations}
     gaining |= {cluster.seats[placement.pod.uid][0] for placement in done.placements}
     for eviction in done.evictions:
@@ -220,10 +220,10 @@ def wrong_victims(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
 def needless(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
     """Gangs whose pods lose their place and could all have stayed, everything else as it is planned.
 
-    Who only moves may have been in the way of somebody who moved before: the order decides, and costs no place.
+    A pod that only moves may have been in the way of a pod that moved before: the order decides, and costs no place.
     """
     if cluster.is_keeping or _has_limits(cluster):
-        return  # kept room is in nobody's sums; a limit may want somebody gone
+        return  # no sum here counts reserved room; a limit may require an eviction
     if len({eviction.beneficiary for eviction in done.evictions}) > 1:
         return  # what one of them leaves over may do for the one before, who was served first
     where = after(cluster, done)
@@ -239,7 +239,7 @@ def needless(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
         if any(not _is_plain(cluster, node) for node in nodes):
             continue  # whether a share or a partition fits is more than a sum
         if not [*_overfull(cluster, stays, ""), *_too_many_gpus(cluster, stays)]:
-            yield f"gang {name} has to yield {len(own)} pods, though they are in nobody's way"
+            yield f"gang {name} has to yield {len(own)} pods, though they are in no other gang's way"
 
 
 def _is_plain(cluster: Cluster, node: str) -> bool:
@@ -316,9 +316,9 @@ def over_limit(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
 
 
 def unnamed(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
-    """Pods alone that wait below their queue's quota behind work that stays put, and are not told behind whom.
+    """Single pods that wait below their queue's quota behind work that stays, and whose refusal does not name it.
 
-    Only where nothing else happens: whoever starts or has to go changes what others are told in the same plan.
+    Only where nothing else happens: a pod that starts or is evicted changes other refusals of the same plan.
     """
     if done.placements or done.evictions or done.nominations:
         return
@@ -355,7 +355,7 @@ def unnamed(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
             if not any(q.spec.parent == other for q in cluster.world.queues.values())
         ]
         if leaves and not codes & _OWN_OBSTACLES and ReasonCode.QUEUE_BEHIND not in codes:
-            yield f"{name} waits below its quota behind {leaves}, and is told {refusal.summary}"
+            yield f"{name} waits below its quota behind {leaves}, and its refusal says {refusal.summary}"
 
 
 def _is_leaving(pod: pods.Pod) -> bool:
@@ -370,5 +370,5 @@ def _gpu_quota(queue: queues.Queue) -> float:
 
 
 def waiting(cluster: Cluster) -> list[pods.Pod]:
-    """Pods nobody gave a node."""
+    """Pods without a node."""
     return [pod for pod in cluster.world.pods.values() if not pod.spec.node_name]

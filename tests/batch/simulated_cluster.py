@@ -1,7 +1,7 @@
 """A cluster that lives in virtual time: gangs arrive, plans are carried out, pods leave after a grace, work ends.
 
-Pure: a World, `decide`, and a clock that jumps. Whoever was evicted is made anew, as a Job controller does. Everything
-that happens is kept, so that tests can ask about it. Words to build small clusters with come first.
+Pure: a World, `decide`, and a clock that jumps. Evicted pods are recreated, as a Job controller does. Everything
+that happens is recorded, so that tests can check it. Builders of small clusters come first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Ask(NamedTuple):
 
 
 class Work(NamedTuple):
-    """A gang with its members, each in a group; how long it runs, for good if nobody knows, and when it comes."""
+    """A gang with its members, each in a group; how long it runs (None: it never ends), and when it comes."""
 
     gang: gangs.Gang
     asks: tuple[tuple[str, Ask], ...]
@@ -83,7 +83,7 @@ def queue(
     age: int = 0,
     **shares: tuple[float | None, ...],
 ) -> Object:
-    """A queue everybody may use: by resource (quota, limit, weight), of which the last two may be left out."""
+    """A queue for every namespace: by resource (quota, limit, weight), of which the last two may be left out."""
     resources = {}
     for resource, numbers in shares.items():
         quota, limit, weight = (*numbers, None, None)[:3]
@@ -124,7 +124,7 @@ def gang(
     runtime: int | None = None,
     **facts: Any,
 ) -> Work:
-    """A gang of one group, all of which are needed unless told otherwise."""
+    """A gang of one group, all of which are needed by default."""
     asks = asks or (Ask(),)
     groups = facts.pop(
         "groups", (gangs.Group(name="default", min=len(asks) if least is None else least),)
@@ -298,7 +298,7 @@ class Cluster:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether somebody is on the way out."""
+        """Whether any pod is terminating."""
         return bool(self._leaving)
 
     def put(self, *facts: Object) -> None:
@@ -361,7 +361,7 @@ class Cluster:
         )
 
     def _make(self, work: Work, index: int) -> str:
-        """A member, made for the first time or anew."""
+        """Creates a member, for the first time or again."""
         group, ask = work.asks[index]
         short = work.name.partition("/")[2]
         name = f"{short}-{index:02d}-{next(self._made):05d}"
@@ -448,7 +448,7 @@ class Cluster:
         return decide.decide(self.world, self.policy, self.now)
 
     def fill_slots(self) -> None:
-        """Whoever room is kept for is asked about first, as the live loop does."""
+        """Decides pods with reserved room first, as the live loop does."""
         kin = {
             id_: (SPACE, self.seats[id_][0])
             for id_, pod in self.world.pods.items()
@@ -480,7 +480,7 @@ class Cluster:
             self.bind(placement.pod.uid, placement.node, given)
 
     def carry_out(self, done: plan.Plan) -> bool:
-        """Does it; whether anybody started or has to go."""
+        """Carries the plan out; returns whether any pod started or was evicted."""
         self.turn += 1
         assert not (wrong := self.judge(self, done)), wrong
         self._start(done)
@@ -553,7 +553,7 @@ class Cluster:
         return max(min(ends), self.second) if ends else None
 
     def advance(self, second: int) -> None:
-        """Time passes: work ends, pods are gone and made anew, work arrives."""
+        """Time passes: work ends, pods are gone and recreated, work arrives."""
         self.second = second
         self._slots.expire(second)
         while self._expiries and self._expiries[0] <= second:

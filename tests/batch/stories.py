@@ -40,7 +40,7 @@ def stamp(seconds_ago: float) -> str:
 
 
 def queue(name: str, shares: dict[str, Tree] | None = None, **spec: Any) -> queues.Queue:
-    """A queue everybody may use; `gpu=2` is short for a quota of two GPUs."""
+    """A queue that every namespace may use; `gpu=2` is short for a quota of two GPUs."""
     listed = dict(shares or {})
     if "gpu" in spec:
         listed["gpu"] = {"quota": spec.pop("gpu"), **listed.get("gpu", {})}
@@ -128,7 +128,7 @@ def _partition(name: str, attributes: Tree, start: int, memory: int, compute: in
 
 
 def pod(name: str, of: str, *, gpus: int = 0, uses: Sequence[str] = (), **facts: Any) -> pods.Pod:
-    """A pod of a queue that something makes anew. `node` and `since` say where and since how many seconds it runs."""
+    """A pod of a queue that a controller recreates. `node` and `since` say where and for how many seconds it runs."""
     resource = facts.pop("resource", "nvidia.com/gpu")
     labels = {gangs.QUEUE_LABEL: of, **facts.pop("labels", {})}
     expected = {"cpu": "1", **({resource: str(gpus)} if gpus else {})}
@@ -219,7 +219,7 @@ def evicted(done: plan.Plan) -> dict[str, str]:
 
 
 def detail(done: plan.Plan, name: str) -> str:
-    """What a pod that has to go is told."""
+    """The message of a pod's eviction."""
     return next(eviction.detail for eviction in done.evictions if eviction.pod.name == name)
 
 

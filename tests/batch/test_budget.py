@@ -1,4 +1,4 @@
-"""A decision that ends before everybody had a turn: the next goes on, and meanwhile nobody yields."""
+"""A decision that ends before every gang had a turn: the next one goes on, and meanwhile no pod is evicted."""
 
 from __future__ import annotations
 

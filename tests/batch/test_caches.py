@@ -20,14 +20,14 @@ from tests.batch.simulated_cluster import Ask, Cluster
 from tests.schedule import build
 
 
-def forgetful(cluster: Cluster) -> plan.Plan:
-    """What is decided by somebody who remembers nothing."""
+def without_caches(cluster: Cluster) -> plan.Plan:
+    """The plan of a decision that uses no cache."""
     return decide.decide(
         cluster.world, msgspec.structs.replace(cluster.policy, memo=False), cluster.now
     )
 
 
-def afresh(cluster: Cluster) -> plan.Plan:
+def in_a_new_world(cluster: Cluster) -> plan.Plan:
     """What is decided about a cluster that is seen for the first time."""
     world = World()
     for fact in cluster.facts():
@@ -37,9 +37,9 @@ def afresh(cluster: Cluster) -> plan.Plan:
 
 
 def disagreements(cluster: Cluster, done: plan.Plan) -> list[str]:
-    """Who would decide otherwise. A new World knows nothing of room that is kept for somebody."""
-    others = {"forgetful": forgetful(cluster)} | (
-        {} if cluster.is_keeping else {"afresh": afresh(cluster)}
+    """The ways of deciding that give another plan. A new World does not know of reserved room."""
+    others = {"without caches": without_caches(cluster)} | (
+        {} if cluster.is_keeping else {"in a new world": in_a_new_world(cluster)}
     )
     return [f"{who} at {cluster.second} s" for who, other in others.items() if other != done]
 
@@ -89,7 +89,7 @@ def test_pods_in_a_row_go_where_each_would_go_alone(seed: int) -> None:
         )
     done = cluster.decided()
     assert len(done.placements) > 1
-    assert forgetful(cluster) == done
+    assert without_caches(cluster) == done
     assert cluster.decided() == done
 
 
@@ -196,7 +196,7 @@ def test_a_line_is_in_order_however_often_jobs_come_back(seed: int) -> None:
 
 
 class Plain(queue_order.VictimOrder):
-    """The same, every queue judged anew each time."""
+    """The same order, with every queue judged again each time."""
 
     def _last(self, siblings: Iterable[accounts.Account]) -> accounts.Account | None:
         judged = (self._keyed(sibling) for sibling in siblings)

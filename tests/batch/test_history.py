@@ -24,7 +24,7 @@ HOLDS = queues.ShareStatus(charged="4")
 
 
 class Watch:
-    """A clock that somebody sets."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -132,7 +132,7 @@ def test_use_adds_up_and_survives_a_restart() -> None:
     assert messages[-1]["a"].usage_time == "2026-06-01T13:00:00Z"
 
     known["a"] = msgspec.structs.replace(known["a"], status=messages[-1]["a"])
-    watch.seconds = 2 * HALF_LIFE  # nobody knows what was held meanwhile
+    watch.seconds = 2 * HALF_LIFE  # what was held meanwhile is unknown
     again, messages = kept(watch, known)
     again.publish({"a": queues.QueueStatus(resources={"gpu": HOLDS})})
     assert float(messages[-1]["a"].usage["gpu"]) == pytest.approx(worth / 2, rel=1e-6)
@@ -217,7 +217,7 @@ def test_who_used_less_is_due_more() -> None:
     started = [name[0] for name in stories.started(done)]
     assert (started.count("a"), started.count("b")) == (2, 6)
     plain = stories.decided(world)
-    assert plain.queues["a"].resources["gpu"].fair_share == "4"  # off unless somebody asks for it
+    assert plain.queues["a"].resources["gpu"].fair_share == "4"  # off by default
 
 
 def test_parts_need_a_capacity() -> None:

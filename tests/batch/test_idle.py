@@ -40,14 +40,14 @@ class Follower:
         self.world = world
         self.watch = Watch()
         self.script = scripted_utilisation.Scripted(self.watch)
-        self.told: list[tuple[str, str, str]] = []
+        self.events: list[tuple[str, str, str]] = []
         self.changes = 0
         self.idle = idle_watch.IdleWatch(
             world, self.script, clock=self.watch, record_event=self._record, changed=self._changed
         )
 
     def _record(self, pod: pods.Pod, *, reason: str, note: str, kind: str = "Normal") -> None:
-        self.told.append((pod.metadata.name, reason, note))
+        self.events.append((pod.metadata.name, reason, note))
 
     def _changed(self) -> None:
         self.changes += 1
@@ -91,15 +91,15 @@ def test_idle_work_is_warned_and_later_preemptible_with_an_event_each_time() -> 
     assert follower.stage("notebook") is None
     follower.minutes(2)
     assert follower.stage("notebook") is IdleStage.WARNED
-    assert [(name, reason) for name, reason, _ in follower.told] == [("notebook", "IdleDevices")]
-    assert "stayed under 5 % for 30 min; in 10 min it may be evicted" in follower.told[0][2]
+    assert [(name, reason) for name, reason, _ in follower.events] == [("notebook", "IdleDevices")]
+    assert "stayed under 5 % for 30 min; in 10 min it may be evicted" in follower.events[0][2]
     follower.minutes(10)
     assert follower.stage("notebook") is IdleStage.PREEMPTIBLE
-    assert follower.told[-1][1] == "IdleMayYield"
+    assert follower.events[-1][1] == "IdleMayYield"
     follower.script.set(gpu(0), 60)
     follower.minutes(1)
     assert follower.stage("notebook") is None
-    assert follower.told[-1][1] == "BusyAgain"
+    assert follower.events[-1][1] == "BusyAgain"
     assert follower.changes == 3
 
 
@@ -136,7 +136,7 @@ def test_an_idle_pod_is_evicted_before_a_less_important_one() -> None:
 
 
 def test_the_usual_rules_hold_for_idle_work_too() -> None:
-    """Within its quota nobody may take it back for another queue, idle or not."""
+    """Within its quota no other queue may reclaim it, idle or not."""
     follower = lab("notebook", "other", annotations=FIXED)
     build.put(follower.world, stories.queue("b", gpu=0))
     follower.script.set(gpu(0), 0)
@@ -219,7 +219,7 @@ def test_without_an_idle_policy_no_pod_is_watched() -> None:
     follower.script.set(gpu(0), 0)
     follower.minutes(100)
     assert not follower.world.idle
-    assert not follower.told
+    assert not follower.events
 
 
 def test_without_metrics_no_pod_is_idle() -> None:
@@ -271,7 +271,7 @@ def test_what_is_no_number_is_no_evidence() -> None:
 
 @pytest.mark.parametrize("seconds", [0, 599, 600, 10_000])
 def test_grace_counts_from_the_warning(seconds: int) -> None:
-    """However long it was idle before anybody could warn."""
+    """However long it was idle before the warning."""
     warned = idle_work.next_state(None, at(-100_000), policy=POLICY, now=at(0))
     assert warned == IdleState(since=at(-100_000), warned=at(0), stage=IdleStage.WARNED)
     after = idle_work.next_state(warned, at(-100_000), policy=POLICY, now=at(seconds))

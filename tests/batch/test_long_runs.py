@@ -1,4 +1,4 @@
-"""What holds over time: nobody yields in circles, everything gets its turn, quotas are met, and then it is quiet.
+"""What holds over time: no circular evictions, every gang gets its turn, quotas are met, and then it is quiet.
 
 First on a plain World that is driven by hand, then on the live loops with their clock warped.
 """
@@ -26,7 +26,7 @@ Relation = dict[str, set[str]]  # who made whom yield
 
 
 def ranks(relation: Relation) -> dict[str, int]:
-    """A number for everybody, higher than those of all who had to yield to it. Raises where they go in circles."""
+    """A number for every gang, higher than those of all gangs that yielded to it. Raises on a circle."""
     result: dict[str, int] = {}
 
     def rank(name: str, above: tuple[str, ...]) -> int:
@@ -51,7 +51,7 @@ def yielding(evictions: Iterable[Happened]) -> Relation:
 
 
 def quiet_moments(cluster: Cluster) -> Iterator[tuple[int, collections.Counter[str]]]:
-    """Whenever nobody is on the way out or in: how many evictions there were, and the pods of each gang that wait."""
+    """Whenever no pod is terminating or starting: how many evictions there were, and the waiting pods of each gang."""
     for _ in range(400):
         cluster.settle()
         if not cluster.is_leaving and not cluster.is_keeping:
@@ -114,10 +114,10 @@ def test_whatever_can_start_has_its_turn_and_ends(seed: int) -> None:
 
 
 def unmet(cluster: Cluster) -> Iterator[str]:
-    """Pods alone whose queue would stay within its quota, for whom others hold room beyond theirs.
+    """Single pods whose queue would stay within its quota, while other queues hold room beyond theirs.
 
-    Only where queues stand side by side and one resource counts, which can be judged by adding up. And only those who
-    are next in their queue: whoever is smaller than what its own queue starts first makes nobody yield for it.
+    Only where queues are siblings and one resource counts, so that sums decide. And only pods that are next in their
+    queue: a pod smaller than what its own queue starts first evicts no other.
     """
     held = plan_checks.charged(
         cluster, [pod.metadata.uid for name in cluster.works for pod in cluster.running(name)]

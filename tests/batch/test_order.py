@@ -91,8 +91,8 @@ def test_refusals_are_in_that_order() -> None:
 # In general
 
 
-def told(rng: random.Random, number: int, *, now: int) -> jobs.Job:
-    """A job of a pod alone: its age, priority and size are often those of others."""
+def random_job(rng: random.Random, number: int, *, now: int) -> jobs.Job:
+    """A job of a single pod; its age, priority and size are often those of other jobs."""
     work = simulated_cluster.gang(
         f"j{number}",
         arrives=now - rng.choice((0, 60, 3599, 3600, 3601, 9000)),
@@ -108,7 +108,7 @@ def told(rng: random.Random, number: int, *, now: int) -> jobs.Job:
 @pytest.mark.parametrize("seed", range(20))
 def test_the_order_is_total_and_no_turn_of_the_clock_puts_a_younger_one_ahead(seed: int) -> None:
     rng = random.Random(seed)
-    known = [told(rng, number, now=10_000) for number in range(12)]
+    known = [random_job(rng, number, now=10_000) for number in range(12)]
     for item in known:
         item.is_aged = item.created <= simulated_cluster.EPOCH + datetime.timedelta(
             seconds=10_000 - 3600

@@ -168,7 +168,7 @@ def test_what_is_beyond_the_minimum_does_not_outlive_it() -> None:
 
 
 def test_a_pod_that_moved_does_not_move_back_into_what_was_freed() -> None:
-    """The moved pod came back, found its old place free, and took it from whoever it had made room for."""
+    """The moved pod came back, found its old place free, and took it from the pod it had made room for."""
     cluster = Cluster()
     cluster.put(build.node("n0", allocatable={"cpu": "8"}), build.gpu_slice("n0", 4))
     cluster.put(build.node("n1", allocatable={"cpu": "16"}), build.gpu_slice("n1", 4))

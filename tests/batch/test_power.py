@@ -95,7 +95,7 @@ def test_a_rack_stays_within_its_cap_and_others_take_the_rest() -> None:
 
 def test_running_pods_count_whichever_scheduler_they_belong_to() -> None:
     world = site(stories.queue("a"), cap=1400, racks=("r1",))
-    stories.runs(world, "foreign", "nobody", ("node-r1", "gpu-0"), schedulerName="another")
+    stories.runs(world, "foreign", "no-queue", ("node-r1", "gpu-0"), schedulerName="another")
     queue_up(world, 2)
     assert len(stories.decided(world).placements) == 1
 

@@ -291,11 +291,11 @@ def test_a_gang_at_its_minimum_goes_as_a_whole_and_one_above_it_in_part() -> Non
     assert len(outcome(cluster)[1]) == 1
 
 
-# What is told, and what it costs
+# What is reported, and what it costs
 
 
 def test_where_priority_could_not_help_it_is_not_tried() -> None:
-    """A yes costs a decision about everybody."""
+    """A yes costs a decision about every pending pod."""
     cluster = world(pod("runs", cpu="2", node="n0"), pod("equal", cpu="4", node="n0", priority=10))
     asked = preemption_bound.PreemptionBound(cluster, policy.DEFAULT)
     assert not asked.might_help(pod("plain", cpu="6"))

@@ -209,7 +209,7 @@ def test_pods_that_are_spread_stay_in_the_zone_they_have_to_be_in() -> None:
     )
 
 
-# Levels nobody named a Topology for
+# Levels without a named Topology
 
 
 def test_without_the_name_of_a_topology_any_that_has_the_level_is_meant() -> None:

@@ -101,7 +101,7 @@ def test_a_checkpoint_in_one_queue_changes_nothing_in_another() -> None:
 
 
 def counted(world: World, name: str, *, counts: bool) -> None:
-    """Something told of this pod's owner."""
+    """Declares whether this pod's owner counts failures."""
     known = world.gangs.definition(gang_of(world, name))
     build.put(world, build.replaced(known, counts_failures=counts))
 
@@ -119,7 +119,7 @@ def test_an_eviction_that_counts_as_a_failure_comes_later_and_says_so() -> None:
     assert "backoffLimit" in stories.detail(done, "counts")
 
 
-# What nothing makes anew
+# Pods that no controller recreates
 
 
 def bare(name: str, **facts: Any) -> Any:
@@ -265,7 +265,7 @@ def test_preemption_and_reclaim_may_wait_for_different_times() -> None:
     ("minimums", "evicted"),
     [
         ({"dept-b": 600}, False),  # the two departments are where the branches part: theirs counts
-        ({"b": 600}, True),  # below that nobody asks
+        ({"b": 600}, True),  # below that no minimum is read
         ({"dept-a": 600}, True),
         ({"top": 600}, False),  # above it counts where nothing nearer is set
         ({"dept-b": 10, "top": 600}, True),

@@ -163,7 +163,7 @@ def test_client_go_and_we_take_turns_on_one_lease(plane: control_plane.ControlPl
 
 
 async def held_by_another(plane: control_plane.ControlPlane, namespace: str, ours: str) -> str:
-    """The holder, once it is neither nobody nor we."""
+    """The holder, once there is one and it is not ours."""
 
     async def other() -> str:
         holder = (await spec(plane, namespace)).get("holderIdentity", "")

@@ -120,10 +120,10 @@ def test_of_two_builders_one_builds_and_the_other_waits(cache: Path, tmp_path: P
         )
         for _ in range(2)
     ]
-    told = [builder.communicate() for builder in builders]
-    assert [builder.returncode for builder in builders] == [0, 0], told
-    assert told[0][0] == told[1][0]
-    announcing = [talk for _, talk in told if talk.startswith("building a greeting (")]
+    outputs = [builder.communicate() for builder in builders]
+    assert [builder.returncode for builder in builders] == [0, 0], outputs
+    assert outputs[0][0] == outputs[1][0]
+    announcing = [talk for _, talk in outputs if talk.startswith("building a greeting (")]
     assert len(announcing) == 1
 
 

@@ -1,4 +1,4 @@
-"""Log lines: one record a line whatever others wrote, fields nobody forges, the cycle on every line of a turn."""
+"""Log lines: one record a line whatever others wrote, unforgeable fields, the cycle on every line of a turn."""
 
 from __future__ import annotations
 

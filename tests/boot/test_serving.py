@@ -211,7 +211,9 @@ def test_beyond_this_machine_a_token_is_needed() -> None:
         assert (await ask("/metrics", token="reader")).status == 200
         assert (await ask("/metrics", token="reader", method="HEAD")).status == 200
         assert (await ask("/configz", token="reader")).status == 403
-        assert (await ask("/nothing", token="reader")).status == 403  # not even what exists is told
+        assert (
+            await ask("/nothing", token="reader")
+        ).status == 403  # the answer does not reveal which paths exist
         assert (await ask("/debug/snapshot", token="reader", method="POST")).status == 403
         assert warden.asked[-1] == ("/debug/snapshot", "post")
         assert {verb for _, verb in warden.asked} == {"get", "post"}

@@ -67,7 +67,7 @@ def test_what_was_written_is_read_back_byte_for_byte(tmp_path: Path) -> None:
     assert snapshot.objects.revision == 41  # later changes get later versions
     record = snapshot.objects.get(object_set.Key("Pod", "train", "p"))
     assert record is not None
-    assert bytes(record.document) == pod("p")  # fields nobody knows included
+    assert bytes(record.document) == pod("p")  # unknown fields included
     assert left_in(tmp_path) == ["snap"]
 
 
@@ -240,44 +240,44 @@ def complaint(place: Path) -> str:
 def test_reading_names_the_file_and_what_is_wrong(tmp_path: Path) -> None:
     place = tmp_path / "snap"
 
-    def anew() -> Path:
+    def saved_again() -> Path:
         shutil.rmtree(place, ignore_errors=True)
         saved(place)
         return place
 
-    (anew() / "pods.json").write_bytes(b"{}")
+    (saved_again() / "pods.json").write_bytes(b"{}")
     assert complaint(place).startswith("pods.json: changed since it was saved (2 bytes, ")
     (place / "pods.json").unlink()
     assert complaint(place) == "pods.json: is missing, the manifest lists it"
-    text = (anew() / "nodes.json").read_text()
+    text = (saved_again() / "nodes.json").read_text()
     (place / "nodes.json").write_text(text.replace("uid-a", "uid-x"))
     assert (
         complaint(place)
         == "nodes.json: changed since it was saved (sums differ); take the snapshot again"
     )
-    spoil(anew(), "nodes.json", count=3)
+    spoil(saved_again(), "nodes.json", count=3)
     assert complaint(place) == "nodes.json: 2 objects, the manifest says 3"
-    spoil(anew(), "", format="tar")
+    spoil(saved_again(), "", format="tar")
     assert complaint(place) == 'manifest.json: format "tar", expected "dovetail-snapshot"'
     spoil(place, "", format=snapshot_format.FORMAT, version=4)
     assert complaint(place) == "manifest.json: version 4, this program reads 1, 2, 3"
-    spoil(anew(), "nodes.json", kind="Secret")
+    spoil(saved_again(), "nodes.json", kind="Secret")
     assert complaint(place) == "nodes.json: holds Secret, which this program does not know"
-    spoil(anew(), "nodes.json", name="../../elsewhere")
+    spoil(saved_again(), "nodes.json", name="../../elsewhere")
     assert "which this program does not know" in complaint(place)
     (place / "manifest.json").write_bytes(b"{half")
     assert complaint(place).startswith("manifest.json: not a readable manifest: ")
     rewrite(
-        anew(),
+        saved_again(),
         "nodes.json",
         '{"items":[{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"}}, {}]}',
     )
     assert complaint(place) == "nodes.json: items[0]: expected a Node with a name, got Pod x"
-    rewrite(anew(), "nodes.json", f'{{"items":[{node("a").decode()},{node("a").decode()}]}}')
+    rewrite(saved_again(), "nodes.json", f'{{"items":[{node("a").decode()},{node("a").decode()}]}}')
     assert complaint(place) == "nodes.json: items[1]: Node a is there twice"
-    rewrite(anew(), "nodes.json", '{"items":[{"kind":"Node"},{}]}')
+    rewrite(saved_again(), "nodes.json", '{"items":[{"kind":"Node"},{}]}')
     assert complaint(place) == "nodes.json: items[0]: Node: apiVersion: is required"
-    rewrite(anew(), "nodes.json", "[]")
+    rewrite(saved_again(), "nodes.json", "[]")
     assert complaint(place).startswith("nodes.json: not a list of objects: ")
 
 

@@ -1,4 +1,4 @@
-"""Expressions nobody wrote, on devices nobody owns: our engine says what upstream says."""
+"""Generated expressions on generated devices: our engine gives upstream's answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_random_expressions_mean_what_they_mean_upstream(oracle: Oracle, seed: i
     cel.run(oracle, cel.cases(random.Random(seed), 250), tally=tally, seed=seed)
     compared = sum(tally.counts.values())
     assert tally.counts[findings.AGREE] > 0.9 * compared, tally.counts
-    assert not tally.disagreements, "\n".join(map(_told, tally.findings))
+    assert not tally.disagreements, "\n".join(map(describe, tally.findings))
 
 
 def test_the_generator_writes_mostly_expressions_that_compile_and_evaluate(oracle: Oracle) -> None:
@@ -70,6 +70,6 @@ def test_a_disagreement_is_cut_down_to_what_causes_it(
     }
 
 
-def _told(finding: findings.Finding) -> str:
+def describe(finding: findings.Finding) -> str:
     device = f"\n  on {finding.case['device']}" if "device" in finding.case else ""
     return f"{finding.kind}: {finding.case['expression']}{device}\n  ours {finding.ours}\n  theirs {finding.theirs}"

@@ -1,4 +1,4 @@
-"""What people are told about a selector: each part with its verdict and what it read."""
+"""How a selector is explained: each part with its verdict and what it read."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def gpu(**attributes: object) -> DeviceView:
     )
 
 
-def told(expression: str, device: DeviceView) -> list[tuple[str, str]]:
+def verdicts(expression: str, device: DeviceView) -> list[tuple[str, str]]:
     program = selectors.selector(expression).program
     return [(part.verdict, part.text) for part in explain_verdict.explain(program, device)]
 
 
 def test_each_part_of_a_conjunction_has_its_own_verdict() -> None:
     expression = 'device.driver == "gpu" && device.attributes["gpu"].index < 2 && device.attributes["gpu"].ecc'
-    assert told(expression, gpu(index=3, ecc=True)) == [
+    assert verdicts(expression, gpu(index=3, ecc=True)) == [
         ("true", 'device.driver == "gpu"'),
         ("false", 'device.attributes["gpu"].index < 2'),
         ("true", 'device.attributes["gpu"].ecc'),
@@ -37,7 +37,7 @@ def test_each_part_of_a_conjunction_has_its_own_verdict() -> None:
 
 def test_parts_inside_a_binding_are_explained_separately() -> None:
     expression = 'cel.bind(g, device.attributes["gpu"], g.model == "A" && g.index == 1)'
-    assert told(expression, gpu(model="A", index=0)) == [
+    assert verdicts(expression, gpu(model="A", index=0)) == [
         ("true", 'g.model == "A"'),
         ("false", "g.index == 1"),
     ]

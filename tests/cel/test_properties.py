@@ -133,7 +133,7 @@ def test_compiling_twice_gives_the_same_program_or_the_same_refusal(seed: int) -
     rng = random.Random(seed)
     text, device = str(expressions.expression(rng)), view(devices.device(rng))
 
-    def told() -> tuple[object, ...]:
+    def evaluation() -> tuple[object, ...]:
         try:
             once = program.compile_stored(text)
         except ExpressionError as error:
@@ -141,7 +141,7 @@ def test_compiling_twice_gives_the_same_program_or_the_same_refusal(seed: int) -
         result = once.evaluate(device)
         return (once.estimated_cost, result.outcome, result.cost, result.reason)
 
-    assert told() == told(), text
+    assert evaluation() == evaluation(), text
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ QUIRKS = {
     'quantity("1") != quantity("1").add(0)': "match",
     'quantity("1") in [quantity("1").add(0)]': "no-match",
     '[quantity("1")] == [quantity("2").add(0)]': "match",
-    # Map keys are told apart as Go's maps do it.
+    # Map keys are compared as Go's maps do it.
     '{quantity("1"): 1, quantity("1"): 2}.size() == 2': "match",
     "{[1]: 1, [1]: 2}.size() == 2": "match",
     '{ip("::1"): 1, ip("::1"): 2}.size() == 1': "match",

@@ -1,4 +1,4 @@
-"""A state directory nobody used yet, and one in which the sample fleet runs with nothing on it."""
+"""An unused state directory, and one in which the sample fleet runs with nothing on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cli import embedded, running
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Path:
-    """A state directory nobody used yet."""
+    """An unused state directory."""
     return tmp_path / "state"
 
 

@@ -54,7 +54,7 @@ def world(name: str, *, wanted: int = 1, nodes: tuple[str, ...] = ("a",), **more
                 },
             }
         ],
-        "answers": {"a": "fields nobody knows are left alone"},
+        "answers": {"a": "unknown fields are left alone"},
         **more,
     }
 
@@ -173,7 +173,7 @@ def test_people_get_a_table(empty: Path, file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("{", "not JSON"),
         ("[]", "Expected `object`"),
@@ -183,12 +183,12 @@ def test_people_get_a_table(empty: Path, file: Path) -> None:
         ('{"inUse": {"capacity": {"d/p/x": {"memory": "much"}}}}', "much"),
     ],
 )
-def test_a_line_that_is_no_world_is_named(empty: Path, file: Path, line: str, told: str) -> None:
+def test_a_line_that_is_no_world_is_named(empty: Path, file: Path, line: str, message: str) -> None:
     file.write_text(json.dumps(world("w")) + "\n" + line + "\n")
     run = running.inside(empty, "allocate", "--worlds", str(file), "-o", "jsonl")
     assert run.code == 1
     assert f"{file}: line 2" in run.err
-    assert told in run.err
+    assert message in run.err
     assert [json.loads(item)["id"] for item in run.lines] == ["w"], "what came before is answered"
 
 

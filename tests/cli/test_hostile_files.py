@@ -477,7 +477,7 @@ def test_what_no_command_foresaw_is_one_line_and_no_traceback(
 
 
 def test_a_device_in_use_with_a_capacity_that_cannot_be_shared_is_explained(tmp_path: Path) -> None:
-    """The search leaves out devices in use; whoever explains looks at them all the same."""
+    """The search leaves out devices in use; the explanation looks at them all the same."""
     memory = {"value": "8", "requestPolicy": {"default": "-1"}}
     device = {"name": "d", "allowMultipleAllocations": True, "capacity": {"memory": memory}}
     pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}

@@ -15,17 +15,17 @@ BINARY = bytes(range(256))
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "message"),
     [
         ("whne", '"whne" is not a command; did you mean when?'),
         ("squeue", '"squeue" is not a command; `dovetail queue` shows what waits and runs'),
         ("xyzzy", '"xyzzy" is not a command\n'),
     ],
 )
-def test_an_unknown_command_gets_the_nearest_name(tmp_path: Path, typed: str, told: str) -> None:
+def test_an_unknown_command_gets_the_nearest_name(tmp_path: Path, typed: str, message: str) -> None:
     done = running.inside(tmp_path, typed, "pod/train-0")
     assert (done.code, done.out) == (2, "")
-    assert told in done.err
+    assert message in done.err
 
 
 def test_help_shows_every_command_once_under_a_topic() -> None:
@@ -60,7 +60,7 @@ def test_hints_are_about_commands_there_are_not_and_name_ones_there_are() -> Non
 def test_a_file_that_is_none_is_refused_in_words(
     tmp_path: Path, command: tuple[str, ...], what: str
 ) -> None:
-    """Whoever reads a file says which one is wrong; an exception that nobody expects would come out of `inside`."""
+    """Each command that reads a file says which one is wrong; an unexpected exception would come out of `inside`."""
     place = tmp_path / what
     if what == "binary":
         place.write_bytes(BINARY)

@@ -167,8 +167,8 @@ def test_work_without_a_queue_takes_what_is_left_over_and_is_sure_of_nothing(sta
 def test_where_several_queues_take_a_namespace_its_work_has_to_name_one(state: Path) -> None:
     folder = running.EXAMPLES / "queues"
     assert running.inside(state, "apply", "-f", str(folder / "teams.yaml")).code == 0
-    everybody = "apiVersion: dovetail.dev/v1alpha1\nkind: Queue\nmetadata: {name: any}\nspec: {namespaceSelector: {}}\n"
-    assert running.inside(state, "apply", "-f", "-", stdin=everybody).code == 0
+    for_all = "apiVersion: dovetail.dev/v1alpha1\nkind: Queue\nmetadata: {name: any}\nspec: {namespaceSelector: {}}\n"
+    assert running.inside(state, "apply", "-f", "-", stdin=for_all).code == 0
     assert running.inside(state, "apply", "-f", str(folder / "vision.yaml")).code == 0
     pods = running.inside(state, "get", "pods", "-n", "vision", "-o", "wide")
     assert set(pods.column("WHY NOT")) == {

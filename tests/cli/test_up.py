@@ -170,7 +170,9 @@ def test_control_c_and_others_leave_too(state: Path, key: str) -> None:
         screen.press(key)
         assert screen.ending() == 0
         assert "1049l" in screen.text
-    assert state_directory.running_pid(state) is not None, "whoever only looks ends nothing"
+    assert state_directory.running_pid(state) is not None, (
+        "a command that only watches ends nothing"
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -50,5 +50,5 @@ def allocation(device: str = "gpu-0") -> Tree:
 
 
 def user(name: str = "p", uid: str = "8a4ad9a8-34aa-4c7e-8e57-0d0d5cd1a9ab") -> Tree:
-    """Somebody no controller knows, so that none removes the reservation again."""
+    """A user of a kind no controller knows, so that none of them removes the reservation."""
     return {"apiGroup": "example.com", "resource": "trainings", "name": name, "uid": uid}

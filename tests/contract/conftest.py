@@ -1,4 +1,4 @@
-"""The servers the contract is asked of: the one in memory, directly and over HTTP, and a real one of each version."""
+"""The servers that the contract tests run against: in memory, in memory over HTTP, and real ones of each version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ON_SERVERS = (pytest.param(cluster.NEWEST, marks=pytest.mark.slow), *cluster.EAC
 
 @pytest.fixture(params=["memory", "http", *ON_SERVERS])
 def place(request: pytest.FixtureRequest) -> places.Place:
-    """A server with a namespace of this test's own."""
+    """A server with a private namespace for this test."""
     if request.param == "memory":
         return places.InMemory()
     if request.param == "http":

@@ -1,4 +1,4 @@
-"""Where a contract test runs: a server in memory, the same over HTTP, or a real one; and names nobody else uses."""
+"""Where a contract test runs: a server in memory, the same over HTTP, or a real one; and unique names."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Place(Protocol):
         ...
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
-        """Waits until the controllers have brought something about; fails if they do not."""
+        """Waits until the controllers have made the condition true; fails if they do not."""
         ...
 
 
@@ -54,11 +54,11 @@ class InMemory:
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
         self._api.settle()
-        assert await holds(), "nothing is left to do, and it is not so"
+        assert await holds(), "the controllers have settled, and the condition does not hold"
 
 
 class OverHttp:
-    """A fresh server in memory behind HTTP, with its controllers at work, asked through our client."""
+    """A fresh server in memory behind HTTP, with its controllers running, reached through our client."""
 
     def __init__(self) -> None:
         self.namespace = "contract"
@@ -98,8 +98,8 @@ class OnServer:
         await waiting.until(holds, "the server's controllers")
 
 
-class Hand:
-    """Asks a server in trees instead of bytes."""
+class TreeClient:
+    """A client that takes and returns trees instead of bytes."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self.api = api
@@ -126,7 +126,7 @@ class Hand:
 
     @property
     def node(self) -> str:
-        """A node of this story alone: pods of one that is long missing are collected at any time."""
+        """A node name for this test alone: the garbage collector may delete pods of missing nodes at any time."""
         return f"{self.namespace}-node"
 
     async def find(self, kind: str, name: str) -> Tree | None:
@@ -160,18 +160,18 @@ class Hand:
         return Target(known, self.namespace if known.is_namespaced else "", name, subresource)
 
 
-def told(place: Place, story: Callable[[Hand], Awaitable[None]]) -> None:
+def run_story(place: Place, story: Callable[[TreeClient], Awaitable[None]]) -> None:
     """Runs a test's story against a server."""
 
     async def main() -> None:
         async with place.connected() as api:
-            await story(Hand(api, place.namespace))
+            await story(TreeClient(api, place.namespace))
 
     asyncio.run(main())
 
 
 def fresh(prefix: str) -> str:
-    """A name nobody else uses, also not of cluster-scoped objects on a shared server."""
+    """A unique name, also for cluster-scoped objects on a shared server."""
     return f"{prefix}-{uuid.uuid4().hex[:8]}"
 
 

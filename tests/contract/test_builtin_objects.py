@@ -1,4 +1,4 @@
-"""What every cluster has from the start, and what it does with priorities, asked of each server with the same words."""
+"""What every cluster has from the start, and what it does with priorities, checked on every server."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ import pytest
 
 from dovetail.ports import failures
 from tests.contract.build import pod
-from tests.contract.places import Hand, Place, fresh, told
+from tests.contract.places import Place, TreeClient, fresh, run_story
 
 
 def test_a_namespace_has_its_default_service_account_also_after_it_is_deleted(place: Place) -> None:
-    async def story(hand: Hand) -> None:
+    async def story(client: TreeClient) -> None:
         async def is_there() -> bool:
-            return await hand.find("ServiceAccount", "default") is not None
+            return await client.find("ServiceAccount", "default") is not None
 
         await place.until(is_there)
-        old = (await hand.get("ServiceAccount", "default"))["metadata"]["uid"]
-        await hand.delete("ServiceAccount", "default")
+        old = (await client.get("ServiceAccount", "default"))["metadata"]["uid"]
+        await client.delete("ServiceAccount", "default")
 
         async def is_back() -> bool:
-            account = await hand.find("ServiceAccount", "default")
+            account = await client.find("ServiceAccount", "default")
             return account is not None and account["metadata"]["uid"] != old
 
         await place.until(is_back)
 
-    told(place, story)
+    run_story(place, story)
 
 
 def test_the_priority_classes_of_the_system_are_there(place: Place) -> None:
-    async def story(hand: Hand) -> None:
+    async def story(client: TreeClient) -> None:
         for name, value in (
             ("system-node-critical", 2_000_001_000),
             ("system-cluster-critical", 2_000_000_000),
         ):
-            assert (await hand.get("PriorityClass", name))["value"] == value
+            assert (await client.get("PriorityClass", name))["value"] == value
 
-    told(place, story)
+    run_story(place, story)
 
 
 def test_a_pod_may_not_state_another_priority_than_its_class_gives_it(place: Place) -> None:
-    async def story(hand: Hand) -> None:
+    async def story(client: TreeClient) -> None:
         with pytest.raises(failures.Refused) as refused:
-            await hand.create(pod("a", spec={"priority": 7}))
+            await client.create(pod("a", spec={"priority": 7}))
         assert refused.value.status == 403
         assert (
             'pods "a" is forbidden: the integer value of priority (7) must not be provided in pod '
@@ -50,16 +50,16 @@ def test_a_pod_may_not_state_another_priority_than_its_class_gives_it(place: Pla
         )
         policy = {"preemptionPolicy": "Never"}
         with pytest.raises(failures.Refused, match=r"string value of PreemptionPolicy \(Never\)"):
-            await hand.create(pod("a", spec=policy))
+            await client.create(pod("a", spec=policy))
         with pytest.raises(failures.Refused, match="no PriorityClass with name"):
-            await hand.create(pod("a", spec={"priorityClassName": fresh("unknown")}))
+            await client.create(pod("a", spec={"priorityClassName": fresh("unknown")}))
 
-        plain = await hand.create(pod("a", spec={"priority": 0}))
+        plain = await client.create(pod("a", spec={"priority": 0}))
         assert (plain["spec"]["priority"], plain["spec"]["preemptionPolicy"]) == (
             0,
             "PreemptLowerPriority",
         )
-        critical = await hand.create(pod("b", spec={"priorityClassName": "system-node-critical"}))
+        critical = await client.create(pod("b", spec={"priorityClassName": "system-node-critical"}))
         assert critical["spec"]["priority"] == 2_000_001_000
 
-    told(place, story)
+    run_story(place, story)

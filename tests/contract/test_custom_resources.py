@@ -1,4 +1,4 @@
-"""What a server makes of custom resources by the schema of their definition: drops, fills in, refuses.
+"""How a server applies the schema of a definition to custom resources: drops, fills in, refuses.
 
 The answers to the table of cases were recorded on a real server; each server must give them again.
 """
@@ -19,7 +19,7 @@ from dovetail.sim.server import builtin_kinds
 from tests.contract import custom_resource_cases as cases
 from tests.contract import places
 from tests.contract.conftest import ON_SERVERS
-from tests.contract.places import Hand, Place, told
+from tests.contract.places import Place, TreeClient, run_story
 from tests.support import cluster, waiting
 
 Tree = dict[str, Any]
@@ -38,26 +38,26 @@ def place(request: pytest.FixtureRequest) -> Place:
 class Things:
     """The custom kind of one test."""
 
-    def __init__(self, hand: Hand) -> None:
+    def __init__(self, client: TreeClient) -> None:
         self.plural = places.fresh("things").replace("-", "")
         self.kind = registry.Kind(
             f"{cases.GROUP}/v1", self.plural.capitalize(), self.plural, True, codec.Generic
         )
-        self._hand = hand
+        self._client = client
         self._definition = Target(builtin_kinds.CRD, "", f"{self.plural}.{cases.GROUP}")
 
     async def define(self) -> None:
         definition = places.encoded(cases.definition(self.plural))
-        await self._hand.api.create(self._definition._replace(name=""), definition)
+        await self._client.api.create(self._definition._replace(name=""), definition)
         await self._until_taken(cases.SPEC["properties"]["count"]["maximum"])
 
     async def limit_count(self, maximum: int) -> None:
         """Changes the definition, and waits until the server goes by it."""
-        document = places.parsed(await self._hand.api.get(self._definition))
+        document = places.parsed(await self._client.api.get(self._definition))
         (version,) = document["spec"]["versions"]
         spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
         spec["properties"]["count"]["maximum"] = maximum
-        await self._hand.api.patch(
+        await self._client.api.patch(
             self._definition, places.encoded({"spec": {"versions": [version]}})
         )
         await self._until_taken(maximum)
@@ -68,21 +68,21 @@ class Things:
         async def is_taken() -> bool:
             probe = self.tree("probe", {"count": maximum + 1})
             try:
-                await self._hand.api.create(self.at(), places.encoded(probe))
+                await self._client.api.create(self.at(), places.encoded(probe))
             except failures.Refused as refused:
                 return f"less than or equal to {maximum}" in str(refused)
             except failures.ApiFailure:
                 return False
-            await self._hand.api.delete(self.at("probe"))
+            await self._client.api.delete(self.at("probe"))
             return False
 
         await waiting.until(is_taken, "the definition")
 
     async def remove(self) -> None:
-        await self._hand.api.delete(self._definition)
+        await self._client.api.delete(self._definition)
 
     def at(self, name: str = "", subresource: str = "") -> Target:
-        return Target(self.kind, self._hand.namespace, name, subresource)
+        return Target(self.kind, self._client.namespace, name, subresource)
 
     def tree(self, name: str, spec: Any, **other: Any) -> Tree:
         return {
@@ -94,29 +94,29 @@ class Things:
 
     async def create(self, name: str, spec: Any, **other: Any) -> Tree:
         body = places.encoded(self.tree(name, spec, **other))
-        return places.parsed(await self._hand.api.create(self.at(), body))
+        return places.parsed(await self._client.api.create(self.at(), body))
 
     async def patch(self, name: str, change: Tree, subresource: str = "") -> Tree:
         target = self.at(name, subresource)
-        return places.parsed(await self._hand.api.patch(target, places.encoded(change)))
+        return places.parsed(await self._client.api.patch(target, places.encoded(change)))
 
 
 def defined(place: Place, story: Callable[[Things], Awaitable[None]]) -> None:
-    """Runs a story with a custom kind of its own."""
+    """Runs a story with a custom kind that exists for this test alone."""
 
-    async def main(hand: Hand) -> None:
-        things = Things(hand)
+    async def main(client: TreeClient) -> None:
+        things = Things(client)
         await things.define()
         try:
             await story(things)
         finally:
             await things.remove()
 
-    told(place, main)
+    run_story(place, main)
 
 
 def problems(text: str) -> list[str]:
-    """The problems of a refusal in a fixed order: a real server's order is that of chance."""
+    """The problems of a refusal in a fixed order: a real server lists them in random order."""
     return sorted(text.removeprefix("[").removesuffix("]").split(", "))
 
 

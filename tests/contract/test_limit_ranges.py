@@ -1,4 +1,4 @@
-"""What LimitRanges fill in and forbid, asked of the server in memory and of real ones with the same words."""
+"""What LimitRanges fill in and forbid, checked on the server in memory and on real ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.ports import failures
 from tests.contract.build import pod
-from tests.contract.places import Hand, Place, told
+from tests.contract.places import Place, TreeClient, run_story
 
 Tree = dict[str, Any]
 
@@ -42,17 +42,17 @@ def volume_claim(storage: str) -> Tree:
 PROBE = {"example.com/probe": "1"}
 
 
-async def limit(place: Place, hand: Hand, item: Tree) -> None:
+async def limit(place: Place, client: TreeClient, item: Tree) -> None:
     """A bound that is in force: real servers learn of it a moment later, and of the probe after it."""
-    await hand.create(limits(item))
-    await hand.create(limits({"type": "Pod", "max": PROBE}, name="probe"))
+    await client.create(limits(item))
+    await client.create(limits({"type": "Pod", "max": PROBE}, name="probe"))
 
     async def is_in_force() -> bool:
         try:
-            await hand.create(pod("probe"))
+            await client.create(pod("probe"))
         except failures.Refused as refused:
             return "example.com/probe" in str(refused)
-        await hand.delete("Pod", "probe")
+        await client.delete("Pod", "probe")
         return False
 
     await place.until(is_in_force)
@@ -65,8 +65,8 @@ def probed(**resources: Tree) -> Tree:
 
 
 def test_a_range_derives_its_defaults_from_its_bounds(place: Place) -> None:
-    async def story(hand: Hand) -> None:
-        stored = await hand.create(
+    async def story(client: TreeClient) -> None:
+        stored = await client.create(
             limits(
                 {
                     "type": "Container",
@@ -88,14 +88,14 @@ def test_a_range_derives_its_defaults_from_its_bounds(place: Place) -> None:
             {"type": "Pod", "max": {"cpu": "4"}},
         ]
 
-    told(place, story)
+    run_story(place, story)
 
 
 def test_a_pod_gets_the_defaults_that_its_containers_leave_open(place: Place) -> None:
-    async def story(hand: Hand) -> None:
+    async def story(client: TreeClient) -> None:
         defaults = {"cpu": "500m", "memory": "1Gi"}
         item = {"type": "Container", "default": defaults, "defaultRequest": {"cpu": "100m"}}
-        await limit(place, hand, item)
+        await limit(place, client, item)
         spec = {
             "containers": [
                 probed(),
@@ -103,7 +103,7 @@ def test_a_pod_gets_the_defaults_that_its_containers_leave_open(place: Place) ->
             ],
             "initContainers": [container("first", requests={"memory": "1Mi"})],
         }
-        stored = await hand.create(pod("a", spec=spec))
+        stored = await client.create(pod("a", spec=spec))
         main, half = (each["resources"] for each in stored["spec"]["containers"])
         (first,) = (each["resources"] for each in stored["spec"]["initContainers"])
         assert main == {
@@ -123,7 +123,7 @@ def test_a_pod_gets_the_defaults_that_its_containers_leave_open(place: Place) ->
             "cpu, memory limit for init container first"
         )
 
-    told(place, story)
+    run_story(place, story)
 
 
 @pytest.mark.parametrize(
@@ -164,29 +164,29 @@ def test_a_pod_gets_the_defaults_that_its_containers_leave_open(place: Place) ->
 def test_a_pod_beyond_the_bounds_is_forbidden(
     place: Place, item: Tree, resources: Tree, refusal: str
 ) -> None:
-    async def story(hand: Hand) -> None:
-        await limit(place, hand, item)
+    async def story(client: TreeClient) -> None:
+        await limit(place, client, item)
         both = {"containers": [probed(**resources), container("side", **resources)]}
         with pytest.raises(failures.Refused) as refused:
-            await hand.create(pod("a", spec=both))
+            await client.create(pod("a", spec=both))
         assert (refused.value.status, refused.value.reason) == (403, "Forbidden")
         assert 'pods "a" is forbidden: ' in str(refused.value)
         assert refusal in str(refused.value)
 
-    told(place, story)
+    run_story(place, story)
 
 
 def test_a_volume_claim_beyond_the_bounds_is_forbidden(place: Place) -> None:
-    async def story(hand: Hand) -> None:
+    async def story(client: TreeClient) -> None:
         bounds = {"min": {"storage": "1Gi"}, "max": {"storage": "2Gi"}}
-        await limit(place, hand, {"type": "PersistentVolumeClaim", **bounds})
+        await limit(place, client, {"type": "PersistentVolumeClaim", **bounds})
         start = 'persistentvolumeclaims "data" is forbidden: '
         large = "maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi"
         with pytest.raises(failures.Refused, match=start + large):
-            await hand.create(volume_claim("3Gi"))
+            await client.create(volume_claim("3Gi"))
         small = "minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 1Mi"
         with pytest.raises(failures.Refused, match=start + small):
-            await hand.create(volume_claim("1Mi"))
-        await hand.create(volume_claim("2Gi"))
+            await client.create(volume_claim("1Mi"))
+        await client.create(volume_claim("2Gi"))
 
-    told(place, story)
+    run_story(place, story)

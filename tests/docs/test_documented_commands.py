@@ -22,7 +22,7 @@ WITH_COMMANDS = [
     path for path in reading.documents() if reading.commands(path.read_text(encoding="utf-8"))
 ]
 
-FIRST = ("README.md",)  # where everybody begins
+FIRST = ("README.md",)  # where every reader begins
 NEED_NONE = (
     "decide",
     "allocate",

@@ -10,7 +10,7 @@ from tests.deploy import build
 from tests.support import cluster as planes
 from tests.support.live import Live
 
-# Kinds that come and go by themselves, or that are no objects of anybody's.
+# Kinds that come and go by themselves, or that no client owns.
 PASSING = (
     "events",
     "events.events.k8s.io",

@@ -20,7 +20,7 @@ SCENE = "example.com/scene"
 
 
 class Scene:
-    """What a story is told with."""
+    """A namespace with its nodes and devices, and verbs for tests."""
 
     def __init__(self, live: Live, namespace: str) -> None:
         self.live = live
@@ -117,14 +117,14 @@ class Scene:
         """What the driver says about the device a claim holds."""
         driver, pool, device = devices_of(claim)[0]
         moment = claim["metadata"]["creationTimestamp"]
-        messages = {
+        reported = {
             "type": condition,
             "status": status,
-            "reason": "Told",
+            "reason": "Reported",
             "message": "",
             "lastTransitionTime": moment,
         }
-        devices = [{"driver": driver, "pool": pool, "device": device, "conditions": [messages]}]
+        devices = [{"driver": driver, "pool": pool, "device": device, "conditions": [reported]}]
         name = claim["metadata"]["name"]
         self.rest.patch(
             "resourceclaims", name, {"status": {"devices": devices}}, self.namespace, "status"
@@ -232,12 +232,12 @@ class Scene:
     def wait_refused(self, name: str, *words: str) -> str:
         """Waits until the pod says why it waits, in these words; the message."""
 
-        def told() -> str | None:
+        def wanted_message() -> str | None:
             text = reason_of(self.pods()[name])
             return text if text and all(word in text for word in words) else None
 
         try:
-            message: str = self.wait(f"pod {name} to say {words}", told)
+            message: str = self.wait(f"pod {name} to say {words}", wanted_message)
         except AssertionError as problem:
             raise AssertionError(f"it says: {reason_of(self.pods()[name])}") from problem
         return message

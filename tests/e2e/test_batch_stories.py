@@ -83,8 +83,8 @@ def test_every_fifth_scenario_ends_on_a_real_server_as_on_paper(server: Live) ->
 def deviations_of(server: Live, story: choosing.Story, *, is_prompt: bool) -> list[str]:
     """What differs between the server and paper, and between the server and what is expected.
 
-    Some controllers make a pod anew when it begins to end, others when it is gone: one story has these, the next those.
-    Who is ending as a scenario begins waits again, on paper, the moment it is gone: that is a prompt controller's way.
+    Some controllers recreate a pod when it begins to end, others when it is gone: one story has these, the next those.
+    On paper, a pod that is ending as a scenario begins waits again the moment it is gone, as with a prompt controller.
     """
     is_prompt = is_prompt or any(
         pod.state is State.TERMINATING for job in story.scenario.jobs for pod in job.pods

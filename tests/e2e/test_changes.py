@@ -1,4 +1,4 @@
-"""The cluster changes while pods are being placed: nodes are lost, pools are published anew, devices are tainted."""
+"""The cluster changes while pods are being placed: nodes are lost, pools are published again, devices are tainted."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_scheduler_that_comes_back_finds_the_node_of_its_work_gone(cluster: Li
 
 
 def test_a_node_that_goes_silent_gets_no_new_pods_and_keeps_its_devices(cluster: Live) -> None:
-    """As long as nobody knows whether its pods still run, nobody else may have what they hold."""
+    """While it is unknown whether its pods still run, no other pod may get their devices."""
     with scene(cluster) as story:
         (node, other) = story.fleet(nodes=2, gpus=2)
         story.template()

@@ -1,4 +1,4 @@
-"""A real kube-scheduler beside ours: what both give away is found and told; with a border nothing is given twice."""
+"""A real kube-scheduler next to ours: devices allocated twice are detected and reported; with a border none are."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_without_ownership_every_device_allocated_twice_is_reported(cluster: Liv
             for item in story.claims()
             if not set(twice).isdisjoint(devices_of(item))
         }
-        story.wait("an event on every claim", lambda: involved <= _told(story))
+        story.wait("an event on every claim", lambda: involved <= _claims_with_events(story))
         bound = {uid: pod for pod in story.pods().values() if (uid := pod["metadata"]["uid"])}
         for (
             claim
@@ -184,7 +184,9 @@ def test_with_ours_killed_everything_else_goes_on(cluster: Live) -> None:
             cluster.wait_for("the policy", lambda: _asking(story, is_rehearsal=True) == "dovetail")
             cluster.stop(kill=True)
 
-            assert _asking(story) == "dovetail"  # created although nobody is there to place it
+            assert (
+                _asking(story) == "dovetail"
+            )  # created although no scheduler runs that would place it
             _make_job(story)
             story.wait("a job that ran", lambda: _job(story).get("succeeded") == 2)
             story.rest.create("pods", pod_tree("plain", scheduler=THEIRS), story.namespace)
@@ -292,7 +294,7 @@ def _holders(story: Scene) -> collections.Counter[Device]:
     return collections.Counter(device for claim in story.claims() for device in devices_of(claim))
 
 
-def _told(story: Scene) -> set[str]:
+def _claims_with_events(story: Scene) -> set[str]:
     return {str(tree["regarding"]["name"]) for tree in story.events("DeviceGivenTwice")}
 
 

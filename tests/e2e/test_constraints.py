@@ -53,16 +53,16 @@ def _walk(story: Scene, rng: random.Random, *, scheduler: str) -> int:
     placed = 0
     for number in range(PODS):
         pod = _created(story, constraints_pods.pod(rng, number, nodes=names), scheduler)
-        messages = both.judge(pod)
-        assert list(upstream.disagreements(messages)) == [], pod
+        judgement = both.judge(pod)
+        assert list(upstream.disagreements(judgement)) == [], pod
         node = node_of(_settled(story, pod))
         if node:
-            assert messages.theirs[node] is None, (node, messages.theirs[node], pod)
+            assert judgement.theirs[node] is None, (node, judgement.theirs[node], pod)
             both.run(pod, node)
             placed += 1
         else:
-            assert all(messages.theirs.values()), (
-                [one for one, why in messages.theirs.items() if why is None],
+            assert all(judgement.theirs.values()), (
+                [one for one, why in judgement.theirs.items() if why is None],
                 pod,
             )
             story.rest.delete(
@@ -82,14 +82,16 @@ def _created(story: Scene, pod: Tree, scheduler: str) -> Tree:
 
 
 def _settled(story: Scene, pod: Tree) -> Tree:
-    """The pod once it has a node, or a word about why it has none."""
+    """The pod once it has a node, or a reason why it has none."""
     name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
 
-    def told() -> Tree | None:
+    def settled_pod() -> Tree | None:
         tree = story.rest.read("pods", name, namespace)
         return tree if node_of(tree) or reason_of(tree) else None
 
-    tree: Tree = story.live.wait_for(f"an answer about pod {namespace}/{name}", told, pause=0.02)
+    tree: Tree = story.live.wait_for(
+        f"an answer about pod {namespace}/{name}", settled_pod, pause=0.02
+    )
     return tree
 
 
@@ -132,7 +134,7 @@ def _random_scene(cluster: Live, *, seed: int) -> Iterator[Scene]:
 
 
 def _ours(story: Scene, tree: Tree) -> Tree:
-    """The tree with names nobody else on the cluster has."""
+    """The tree with names that are unique on the cluster."""
     text = json.dumps(tree).replace('"node-', f'"{story.namespace}-node-')
     for name in places.NAMESPACES:
         text = text.replace(f'"{name}"', f'"{story.namespace}-{name}"')
@@ -146,7 +148,7 @@ def _node_name(story: Scene, number: int) -> str:
 
 
 def _playable(story: Scene, node: Tree) -> Tree:
-    """The node with somebody who plays its kubelet, and without taints that would end running pods."""
+    """The node with a hollow kubelet, and without taints that would end running pods."""
     metadata = {
         "name": node["metadata"]["name"],
         "labels": {**node["metadata"]["labels"], SCENE: story.namespace},

@@ -129,8 +129,8 @@ def test_rights_of_a_service_account_that_does_not_exist(cluster: Live) -> None:
     made = report(
         "--kubeconfig", str(cluster.plane.kubeconfig), "--service-account", "nowhere/nobody"
     )
-    messages = [item for item in made["findings"] if item["check"] == "rights"]
-    assert [message["severity"] for message in messages] == [
+    rights = [item for item in made["findings"] if item["check"] == "rights"]
+    assert [finding["severity"] for finding in rights] == [
         "note"
     ]  # ours leads, so it has its rights from elsewhere
-    assert "system:serviceaccount:nowhere:nobody" in messages[0]["what"]
+    assert "system:serviceaccount:nowhere:nobody" in rights[0]["what"]

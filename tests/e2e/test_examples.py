@@ -147,9 +147,12 @@ def check_shares(pods: list[Any], claims: list[Any]) -> None:
 
 
 def check_extended(pods: list[Any], claims: list[Any]) -> None:
-    messages = pods[0]["status"]["extendedResourceClaimStatus"]
-    assert messages["resourceClaimName"] == claims[0]["metadata"]["name"]
-    assert {message["containerName"] for message in messages["requestMappings"]} == {"main", "side"}
+    claim_status = pods[0]["status"]["extendedResourceClaimStatus"]
+    assert claim_status["resourceClaimName"] == claims[0]["metadata"]["name"]
+    assert {mapping["containerName"] for mapping in claim_status["requestMappings"]} == {
+        "main",
+        "side",
+    }
     assert len(devices_of(claims[0])) == 3
     assert (
         claims[0]["metadata"]["annotations"]["resource.kubernetes.io/extended-resource-claim"]

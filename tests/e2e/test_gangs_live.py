@@ -1,4 +1,4 @@
-"""Gangs and evictions on real API servers: all or none, intents, disruption budgets, and who is told what."""
+"""Gangs and evictions on real API servers: all or none, intents, disruption budgets, and what each pod's events say."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def gang(story: Scene, name: str, size: int, **more: Any) -> list[str]:
 def member(
     story: Scene, name: str, *, labels: dict[str, str] | None = None, owner: str = "", **spec: Any
 ) -> str:
-    """A pod of one device, that something makes anew or that may just end."""
+    """A pod of one device, that a controller recreates or that may just end."""
     notes = {} if owner else {"dovetail.dev/when-evicted": "end"}
     tree = pod_tree(name, templates=["gpu"], annotations=notes)
     tree["metadata"]["labels"] = labels or {}
@@ -167,17 +167,17 @@ def test_a_pod_with_a_disruption_budget_is_evicted_only_when_the_budget_allows_i
     planes.kubectl(story.live.plane, "delete", "pdb", "kept", "-n", story.namespace)
     story.wait_running("important")
     assert len([name for name in ("one", "two") if name in story.pods()]) == 1
-    (messages,) = story.events("Preempted", "important")
-    assert "yield" in messages["note"]
+    (event,) = story.events("Preempted", "important")
+    assert "yield" in event["note"]
     gone = next(name for name in ("one", "two") if name not in story.pods())
     (text,) = story.events("Preempted", gone)
     assert "pod/important" in text["note"]
 
 
 def test_a_promise_and_the_place_of_a_pod_that_moved_outlive_the_leader(story: Scene) -> None:
-    """Its leader is killed between a promise and the start, and between an eviction and what comes after the pod.
+    """Its leader is killed between a promise and the start, and between an eviction and the pod's replacement.
 
-    Meanwhile the node of the promise is closed, and somebody else asks for the place.
+    Meanwhile the node of the promise is cordoned, and another pod requests the place.
     """
     lease = ("leases", "dovetail-scheduler", "kube-system")
     story.classed()
@@ -197,7 +197,7 @@ def test_a_promise_and_the_place_of_a_pod_that_moved_outlive_the_leader(story: S
     story.wait("a leader", story.live.leads)
     story.wait_refused("greedy", "")
     story.wait_refused("head", f"instead of {start[:16]}", f"node {node} takes no more pods")
-    (later,) = story.wait("the promise written anew", lambda: _others(story, first))
+    (later,) = story.wait("the promise written again", lambda: _others(story, first))
     assert later["spec"]["promise"]["movedFrom"] == start
     assert later["spec"]["promise"]["cause"] == f"node {node} takes no more pods"
     assert node_of(story.pods()["greedy"]) == ""
@@ -211,12 +211,12 @@ class Moved(NamedTuple):
     """A pod that was asked to move."""
 
     gone: str
-    owner: str  # the uid of what makes it anew
+    owner: str  # the uid of the owner that recreates it
     where: dict[str, str]
 
 
 def promised(story: Scene) -> Tree:
-    """Two nodes that are taken for 10 and for 15 minutes; whoever waits for two devices is promised the first."""
+    """Two nodes that are taken for 10 and for 15 minutes; a pod that waits for two devices is promised the first."""
     for minutes in (10, 15):
         where = {"example.com/kind": f"long-{minutes}"}
         marks = {"example.com/waits": "yes"} | where
@@ -229,13 +229,15 @@ def promised(story: Scene) -> Tree:
     here = {"example.com/waits": "yes", SCENE: story.namespace}
     story.pod("head", templates=["two"], nodeSelector=here)
     story.wait_refused("head", "starts by")
-    (result,) = intents(story, "promise")  # nobody is told an hour that is not written
+    (result,) = intents(
+        story, "promise"
+    )  # a start time is reported only after its promise is stored
     assert result["spec"]["promise"]["seats"][0]["node"] == f"{story.namespace}-long-10"
     return result
 
 
 def moved(story: Scene) -> Moved:
-    """One pod on each of two nodes of two devices; one of them moves, so that somebody gets a whole node."""
+    """One pod on each of two nodes of two devices; one of them moves, so that another pod gets a whole node."""
     where = {"example.com/kind": "space", SCENE: story.namespace}
     owner = planes.get(story.live.plane, "configmap", "kube-root-ca.crt", "-n", story.namespace)[
         "metadata"

@@ -1,7 +1,7 @@
-"""A server that silently leaves out fields: its pods are told which, their claims are given back, and it is counted.
+"""A server that silently drops fields: conditions of its pods name them, their claims are freed, and it is counted.
 
 Devices were published while the features were on; then the API server is started again without them, as after a
-roll-back. What is stored already stays, what is written anew is cut.
+roll-back. What is stored already stays, what is written later is cut.
 """
 
 from __future__ import annotations

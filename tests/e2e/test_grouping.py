@@ -1,6 +1,6 @@
 """Where gangs come from, on a real API server: native groups, Jobs that ask, and a kind that is installed later.
 
-Native groups are served where the gate GenericWorkload is on. Nobody runs a JobSet controller here: the stories make
+Native groups are served where the gate GenericWorkload is on. No JobSet controller runs here: the stories make
 the Jobs it would make, and the real Job controller makes their pods.
 """
 
@@ -143,7 +143,7 @@ def test_a_claim_of_a_native_group_goes_with_the_group(cluster: Live, story: Sce
     assert [claim["resource"] for claim in story.claims()[0]["status"]["reservedFor"]] == [
         "podgroups"
     ]
-    cluster.stop()  # nobody of ours helps
+    cluster.stop()  # none of our processes helps
     planes.kubectl(
         cluster.plane,
         "delete",
@@ -162,14 +162,14 @@ def test_a_claim_of_a_native_group_goes_with_the_group(cluster: Live, story: Sce
 
 @with_composites
 def test_groups_of_a_group_start_together_in_one_place(cluster: Live, story: Scene) -> None:
-    tell_of_racks(
+    start_groups_in_racks(
         story, lambda: story.wait_refused("p0", "CompositePodGroup llama", "not been seen")
     )
 
 
 @with_composites
 def test_upstream_treats_native_groups_alike(cluster: Live) -> None:
-    """The same groups under a kube-scheduler with the same gates: claims reserved alike, all in one rack or nobody."""
+    """The same groups under a kube-scheduler with the same gates: claims reserved alike, all in one rack or none."""
     cluster.plane.start_scheduler(UPSTREAM)
     result = {}
     try:
@@ -178,7 +178,7 @@ def test_upstream_treats_native_groups_alike(cluster: Live) -> None:
                 story.fleet(nodes=2, gpus=2)
                 shared = share_of_claim(story, schedulerName=scheduler)
             with scene(cluster) as story:
-                tell_of_racks(story, schedulerName=scheduler)
+                start_groups_in_racks(story, schedulerName=scheduler)
             result[scheduler] = shared
     finally:
         cluster.plane.kill(f"kube-scheduler-{UPSTREAM}")
@@ -209,7 +209,9 @@ def share_of_claim(story: Scene, **spec: Any) -> tuple[set[tuple[str, str, str]]
     return users, len({node_of(pod) for pod in result.values()}), len(story.held())
 
 
-def tell_of_racks(story: Scene, first: Callable[[], object] = lambda: None, **spec: Any) -> None:
+def start_groups_in_racks(
+    story: Scene, first: Callable[[], object] = lambda: None, **spec: Any
+) -> None:
     """Two PodGroups of two pods below a composite that needs both, in one rack; the third rack has the room."""
     for rack, cpus in (("a", "3"), ("b", "2")):
         story.node(f"rack-{rack}", labels={"example.com/rack": rack}, offers={"cpu": cpus})
@@ -256,7 +258,7 @@ def tell_of_racks(story: Scene, first: Callable[[], object] = lambda: None, **sp
 
 
 def tried(pod: Tree) -> bool:
-    """Whether somebody looked for room for the pod in vain, its group being there."""
+    """Whether a scheduler found no room for the pod, its group being there."""
     text = reason_of(pod)
     return (
         bool(text)

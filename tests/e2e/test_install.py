@@ -146,7 +146,7 @@ def test_bad_input_changes_nothing(one: Live, name: str) -> None:
 
 
 def test_what_is_not_ours_is_not_taken_over(one: Live, name: str) -> None:
-    """An object of that name, or a field that somebody changed, is told and left; --force takes it."""
+    """An object of that name, or a field that another manager changed, is reported and left; --force takes it."""
     plane = one.plane
     planes.kubectl(
         plane, "create", "clusterrole", f"{name}-scheduler", "--verb=get", "--resource=pods"

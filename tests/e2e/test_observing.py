@@ -90,11 +90,11 @@ def test_log_event_and_trace_of_a_pod_name_the_same_turn(cluster: Live) -> None:
             "bound",
             "pod",
         ]
-        messages = {
+        attributes = {
             attribute.key: attribute.value.string_value for attribute in mine[-1].attributes
         }
-        assert messages["dovetail.cycle"] == cycle
-        assert (messages["k8s.pod.name"], messages["k8s.node.name"]) == (
+        assert attributes["dovetail.cycle"] == cycle
+        assert (attributes["k8s.pod.name"], attributes["k8s.node.name"]) == (
             "traced",
             f"{story.namespace}-n0",
         )

@@ -38,7 +38,7 @@ def namespace(cluster: Live) -> Iterator[str]:
 def tried(cluster: Live, namespace: str, *, tolerations: list[Tree], **options: Any) -> Tree:
     """What the server would make of a pod."""
     owner = options.pop("owner", None)
-    tree = pod_tree("p", **options, scheduler="nobody")
+    tree = pod_tree("p", **options, scheduler="no-scheduler")
     tree["spec"]["tolerations"] = tolerations
     if owner:
         tree["metadata"]["ownerReferences"] = [

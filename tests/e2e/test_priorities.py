@@ -66,8 +66,8 @@ def test_a_pod_of_higher_priority_gets_the_room_of_one_without_a_controller(clus
         result = story.wait_running("greater")
         assert "lesser" not in result
         assert node_of(result["greater"]) == node
-        messages = story.events("Preempted", "lesser")
-        assert "priority 2000 comes before its 1000" in messages[0]["note"]
+        events = story.events("Preempted", "lesser")
+        assert "priority 2000 comes before its 1000" in events[0]["note"]
 
 
 def test_a_device_goes_to_the_higher_priority(cluster: Live) -> None:

@@ -1,4 +1,4 @@
-"""Queues on a real server: found when their definition comes, told what is wrong with them, gone when it goes."""
+"""Queues on a real server: found when their definition comes, with conditions on what is wrong, gone when it goes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_queues_come_to_life_with_their_definition_and_say_what_is_wrong(queued:
     }
     planes.apply(cluster.plane, [_queue(f"{own}-{name}", spec) for name, spec in queues.items()])
     said: dict[str, tuple[str, str]] = cluster.wait_for(
-        "all conditions", lambda: _said(cluster, own, len(queues))
+        "all conditions", lambda: _conditions(cluster, own, len(queues))
     )
     assert said == {
         "org": ("True", "QuotasExceedParent"),
@@ -127,10 +127,10 @@ def test_the_status_has_the_numbers_decided_with_and_a_label_alone_opens_nothing
 
 def test_without_the_definition_scheduling_goes_on(queued: Live, tmp_path: Path) -> None:
     planes.kubectl(queued.plane, "delete", "crd", *DEFINITIONS)
-    told = running.inside(tmp_path, "get", "queues", "--kubeconfig", str(queued.plane.kubeconfig))
-    assert told.code == 1
+    done = running.inside(tmp_path, "get", "queues", "--kubeconfig", str(queued.plane.kubeconfig))
+    assert done.code == 1
     assert (
-        told.err
+        done.err
         == "error: the cluster does not serve queues\nnext: dovetail install --definitions\n"
     )
     queued.wait_for("a picture without them", lambda: queued.consistent()["consistent"])
@@ -138,16 +138,16 @@ def test_without_the_definition_scheduling_goes_on(queued: Live, tmp_path: Path)
 
 
 def _gpus(cluster: Live, queue: str) -> dict[str, str]:
-    told = (
+    gpu = (
         planes.get(cluster.plane, "queue", queue)
         .get("status", {})
         .get("resources", {})
         .get("gpu", {})
     )
-    return {name: told[name] for name in ("charged", "requested", "fairShare") if name in told}
+    return {name: gpu[name] for name in ("charged", "requested", "fairShare") if name in gpu}
 
 
-def _said(cluster: Live, own: str, count: int) -> dict[str, tuple[str, str]] | None:
+def _conditions(cluster: Live, own: str, count: int) -> dict[str, tuple[str, str]] | None:
     """What the conditions say by queue, once all have one."""
     found = {}
     for one in planes.get(cluster.plane, "queues")["items"]:
@@ -159,7 +159,7 @@ def _said(cluster: Live, own: str, count: int) -> dict[str, tuple[str, str]] | N
 
 
 def _reasons(cluster: Live, own: str, count: int) -> dict[str, str]:
-    return {name: reason for name, (_, reason) in (_said(cluster, own, count) or {}).items()}
+    return {name: reason for name, (_, reason) in (_conditions(cluster, own, count) or {}).items()}
 
 
 def _without_parent() -> str:

@@ -44,7 +44,7 @@ def test_a_claim_for_a_classic_resource_that_the_quota_refuses_is_a_reason(clust
         resource = f"{story.namespace}.example.com/gpu"
         story.classed(extendedResourceName=resource)
         story.slice(story.node("n0"), [{"name": "gpu-0"}, {"name": "gpu-1"}])
-        # Counts claims by class, whoever makes them: the pod itself passes, our claim for it does not.
+        # Counts claims by class, whichever client creates them: the pod itself passes, our claim for it does not.
         key = story.device_class + resource_quotas.DEVICES_SUFFIX
         limit(story, **{key: "1"})
         story.pod("first", limits={resource: "1"})
@@ -69,10 +69,10 @@ def test_a_claim_from_a_template_that_the_quota_refuses_is_found_by_the_doctor_a
         story.wait_refused(
             "wide", "no claim was made from template two yet", "the pod's events say why"
         )
-        messages = story.wait(
+        events = story.wait(
             "the controller's word", lambda: story.events("FailedResourceClaimCreation", "wide")
         )
-        over = resource_quotas.exceeded(messages[0]["note"])
+        over = resource_quotas.exceeded(events[0]["note"])
         assert over is not None
         charged = {shortage.key: shortage.requested for shortage in over.shortages}
         devices = asyncio.run(listed(cluster, registry.TEMPLATE, story.namespace))[
@@ -114,8 +114,8 @@ def test_what_a_limit_range_fills_in_is_what_we_count(cluster: Live) -> None:
         story.rest.create("limitranges", tree, story.namespace)
         story.node("n0", offers={"cpu": "64"})
 
-        messages = story.pod("counted")["spec"]["containers"][0]["resources"]
-        assert messages["requests"] == {"cpu": "40", "memory": "1Gi"}
+        resources = story.pod("counted")["spec"]["containers"][0]["resources"]
+        assert resources["requests"] == {"cpu": "40", "memory": "1Gi"}
         result: list[pods.Pod] = asyncio.run(listed(cluster, registry.POD, story.namespace))
         need = pod_requests.pod_request(result[0])
         assert (need.milli_cpu, need.memory_bytes) == (40_000, 1024**3)

@@ -69,8 +69,8 @@ def refuses_classic(story: Scene, right: Right) -> None:
     story.wait_running("claims")
 
 
-def tells_by_event_only(story: Scene, right: Right) -> None:
-    """Pods whose claims the kubelet need not be told about run; the others say why not in an event."""
+def reports_by_event_only(story: Scene, right: Right) -> None:
+    """Pods whose status needs no write for the kubelet run; the others say why not in an event."""
     story.wait_running("claims")
     story.wait(
         "an event",
@@ -119,7 +119,7 @@ def gives_no_shares(story: Scene, right: Right) -> None:
 
 
 def runs_without_events(story: Scene, right: Right) -> None:
-    """Everything runs; that nobody is told is counted."""
+    """Everything runs; the events that could not be sent are counted."""
     story.wait_running("claims", "classic")
     cluster = story.live
     cluster.wait_for(
@@ -138,7 +138,7 @@ def leaves_queues_unsaid(story: Scene, right: Right) -> None:
 
 
 def reads_no_owners(story: Scene, right: Right) -> None:
-    """Pods that need nobody else run; the log says what cannot be read."""
+    """Pods that belong to no gang run; the log says what cannot be read."""
     _wait_logged(story, right)
     story.wait_running("claims", "classic")
 
@@ -165,7 +165,7 @@ def leaves_intents(story: Scene, right: Right) -> None:
 
 
 def evicts_one(story: Scene) -> None:
-    """Somebody more important comes where a node is full."""
+    """A pod of higher priority comes where a node is full."""
     story.wait_running("claims", "classic")
     story.slice(story.node("busy", labels={"example.com/kind": "busy"}), [{"name": "gpu-0"}])
     there = {"nodeSelector": {"example.com/kind": "busy"}}
@@ -176,22 +176,22 @@ def evicts_one(story: Scene) -> None:
     story.pod("important", templates=["gpu"], priorityClassName="system-cluster-critical", **there)
 
 
-def evicts_nobody(story: Scene, right: Right) -> None:
-    """Who is more important waits as if nobody could yield, and the log says why."""
+def evicts_no_pod(story: Scene, right: Right) -> None:
+    """The pod of higher priority waits as if no pod could yield, and the log says why."""
     evicts_one(story)
     _wait_logged(story, right)
     assert not story.pods()["victim"]["metadata"].get("deletionTimestamp")
 
 
 def reads_no_budgets(story: Scene, right: Right) -> None:
-    """Whoever has to yield does, one after the other; the log says what cannot be read."""
+    """Victims are evicted one after the other; the log says what cannot be read."""
     evicts_one(story)
     story.wait_running("important")
     _wait_logged(story, right)
 
 
 def never_leads(story: Scene, right: Right) -> None:
-    """A standby for ever; the log says why."""
+    """It stays a standby; the log says why."""
     _wait_logged(story, right)
     story.wait(
         "it to lead no longer", lambda: not story.live.leads()
@@ -199,7 +199,7 @@ def never_leads(story: Scene, right: Right) -> None:
 
 
 def checks_no_tokens(story: Scene, right: Right) -> None:
-    """Where metrics are served beyond this machine nobody may read them; scheduling goes on."""
+    """Where metrics are served beyond this machine every reader is refused; scheduling goes on."""
     resource, verb = right
     cluster = story.live
     story.wait_running("claims", "classic")
@@ -226,8 +226,8 @@ RIGHTS: dict[Right, Callable[[Scene, Right], None]] = {
     ("resourceclaims/status", "patch"): refuses("resourceclaims/status"),
     ("resourceclaims/binding", "patch"): refuses("resourceclaims/binding"),
     ("pods/binding", "create"): refuses("pods/binding"),
-    ("pods/status", "patch"): tells_by_event_only,
-    ("pods/eviction", "create"): evicts_nobody,
+    ("pods/status", "patch"): reports_by_event_only,
+    ("pods/eviction", "create"): evicts_no_pod,
     ("poddisruptionbudgets", "list"): reads_no_budgets,
     ("intents", "list"): reads_no_intents,
     ("intents", "create"): starts_no_gangs,
@@ -316,7 +316,7 @@ def test_with_all_rights_a_share_of_a_gpu_is_given(cluster: Live, story: Scene) 
 
 
 def test_with_all_rights_both_pods_run(cluster: Live, story: Scene) -> None:
-    """Also with the chart's own configuration file, and its lease, which nobody holds yet."""
+    """Also with the chart's own configuration file, and its lease, which has no holder yet."""
     (lease,) = [item for item in live.installed() if item["kind"] == "Lease"]
     planes.apply(cluster.plane, [lease], namespace="kube-system")
     _schedule(cluster, is_open=True)
@@ -377,7 +377,7 @@ def _gang(story: Scene) -> list[str]:
 
 
 def _queued(cluster: Live, name: str, **spec: Any) -> None:
-    """A queue; one without a selector is nobody's."""
+    """A queue; one without a selector is for no namespace."""
     head = {"apiVersion": registry.QUEUE.api_version, "kind": "Queue", "metadata": {"name": name}}
     planes.apply(cluster.plane, [head | {"spec": spec}])
 
@@ -460,7 +460,7 @@ def _log(cluster: Live) -> str:
 
 
 def _ask_for_volume(story: Scene, provisioner: str) -> None:
-    """A pod whose claim waits for it: with a volume to choose, or one to be made by a provisioner nobody runs."""
+    """A pod whose claim waits for it: with a volume to choose, or one to be made by a provisioner that does not run."""
     storage, name = "storage.k8s.io/v1", f"{story.namespace}-{provisioner.rpartition('/')[2]}"
     node = story.node("disk")
     local = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}

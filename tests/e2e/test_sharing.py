@@ -1,4 +1,4 @@
-"""Parts of devices, second choices and classic resources: nothing is given out beyond what there is, whoever dies."""
+"""Parts of devices, second choices and classic resources: nothing is allocated twice, whichever process dies."""
 
 from __future__ import annotations
 

@@ -64,9 +64,9 @@ def test_nothing_that_others_wrote_is_lost_on_the_way_of_a_pod(cluster: Live) ->
         story.template()
         before = rich_pod(story)
         # As a controller would: merged by type, so that our condition stays if it was first.
-        messages = json.dumps({"status": {"conditions": [CONDITION]}})
+        patch = json.dumps({"status": {"conditions": [CONDITION]}})
         how = ("-n", story.namespace, "--subresource=status", "--type=strategic")
-        planes.kubectl(cluster.plane, "patch", "pod", "rich", *how, "-p", messages)
+        planes.kubectl(cluster.plane, "patch", "pod", "rich", *how, "-p", patch)
         # First it waits and is told why: our condition beside that of others.
         story.wait_refused("rich", "nodes")
         claim = story.wait("its claim", story.claims)[0]
@@ -128,10 +128,10 @@ def test_what_a_driver_reported_survives_another_user_of_the_claim(cluster: Live
             story.namespace,
             "status",
         )
-        messages = story.rest.read("resourceclaims", "shared", story.namespace)["status"]
+        before = story.rest.read("resourceclaims", "shared", story.namespace)["status"]
         story.pod("second", claims=["shared"])
         story.wait_running("second")
         after = story.rest.read("resourceclaims", "shared", story.namespace)["status"]
         assert len(after["reservedFor"]) == 2
-        assert after["devices"] == messages["devices"] != []
-        assert after["allocation"] == messages["allocation"]
+        assert after["devices"] == before["devices"] != []
+        assert after["allocation"] == before["allocation"]

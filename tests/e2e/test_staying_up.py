@@ -40,8 +40,8 @@ def story(cluster: Live) -> Iterator[Scene]:
         yield scenes
 
 
-def told(story: Scene, name: str) -> str:
-    """Why a pod waits; nothing while nobody said so."""
+def pending_reason(story: Scene, name: str) -> str:
+    """The reason of a pod's PodScheduled condition; empty while it has none."""
     conditions = story.pods()[name]["status"].get("conditions", [])
     return next(
         (condition["reason"] for condition in conditions if condition["type"] == "PodScheduled"), ""
@@ -59,9 +59,9 @@ def test_a_pod_of_high_priority_that_fits_nowhere_ends_nothing(cluster: Live, st
     story.pod("runs")
     story.pod("too-big", containers=asking("9999"))
     cluster.wait_running(story.namespace, 1)
-    cluster.wait_for("a reason", lambda: told(story, "too-big") == "Unschedulable")
+    cluster.wait_for("a reason", lambda: pending_reason(story, "too-big") == "Unschedulable")
     story.pod("important", containers=asking("5000"), priorityClassName=rank["metadata"]["name"])
-    cluster.wait_for("a reason", lambda: told(story, "important") == "Unschedulable")
+    cluster.wait_for("a reason", lambda: pending_reason(story, "important") == "Unschedulable")
     story.pod("later")
     cluster.wait_running(story.namespace, 2)
     assert cluster.is_running()

@@ -1,4 +1,4 @@
-"""What users see on a real API server: claims of every kind, waiting and being told why, devices that must be prepared.
+"""What users see on a real API server: claims of every kind, reasons for waiting, devices that must be prepared.
 
 Each story has devices of its own on the shared cluster and can fail: whatever is expected is read back from the server.
 """
@@ -60,7 +60,7 @@ def test_admin_access_sees_devices_that_are_in_use_and_takes_none(cluster: Live)
         assert story.devices_of("a") != story.devices_of("b")
 
 
-def test_a_claim_from_a_template_that_is_deleted_is_made_anew_and_used(cluster: Live) -> None:
+def test_a_deleted_claim_from_a_template_is_recreated_and_used(cluster: Live) -> None:
     with scene(cluster) as story:
         (node,) = story.fleet(nodes=1, gpus=1)
         story.template()
@@ -123,10 +123,10 @@ def test_two_claims_of_which_one_does_not_fit_hold_nothing_until_both_do(cluster
         assert story.held_once() == 4
 
 
-# Telling
+# Events
 
 
-def test_waiting_is_told_once_per_reason_and_starting_too(cluster: Live) -> None:
+def test_waiting_is_reported_once_per_reason_and_starting_too(cluster: Live) -> None:
     with scene(cluster) as story:
         (node,) = story.fleet(nodes=1, gpus=1)
         story.template()

@@ -52,7 +52,7 @@ def test_one_pod_at_a_time_and_no_more_volumes_than_a_node_attaches(cluster: Liv
         put_class(story, "kubernetes.io/no-provisioner", mode="Immediate")
         driver = f"{story.namespace}.csi.example.com"
         limits = [{"name": driver, "nodeID": node, "topologyKeys": [], "allocatable": {"count": 1}}]
-        # Nobody attaches anything here: what is never attached would count as attached until somebody gives up.
+        # No driver attaches anything here: a volume never attached would count as attached until a controller gives up.
         head = {
             "apiVersion": "storage.k8s.io/v1",
             "kind": "CSIDriver",

@@ -51,7 +51,7 @@ def _are_served(result: Live) -> bool:
 
 @pytest.fixture(scope="module")
 def reader(defined: Live) -> Path:
-    """A kubeconfig of somebody who may look at everything and change nothing."""
+    """A kubeconfig of a user who may read everything and change nothing."""
     rules = [
         {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]},
         {"nonResourceURLs": ["*"], "verbs": ["get"]},
@@ -142,7 +142,7 @@ def test_when_shows_what_the_scheduler_promised_and_which_starts_are_unknown(
     story.wait_running("bert", "notebook")
     job(story, "train", 2, max_runtime="1h")
     pinned(story, "eval", "single", max_runtime="10m")
-    other = pod_tree("theirs", templates=["gpu"], scheduler="somebody-else")
+    other = pod_tree("theirs", templates=["gpu"], scheduler="another-scheduler")
     story.rest.create("pods", other, story.namespace)
     waiting = story.wait(
         "the Job's pods", lambda: [pod for pod in story.pods() if pod.startswith("train-")][1:]
@@ -162,8 +162,8 @@ def test_when_shows_what_the_scheduler_promised_and_which_starts_are_unknown(
     start, latest = (datetime.datetime.fromisoformat(train[name]) for name in ("start", "latest"))
     assert start == began + datetime.timedelta(minutes=20)
     assert latest == began + datetime.timedelta(minutes=30)
-    messages = story.wait_refused(waiting, "starts by").rpartition("starts by ")[2]
-    assert abs(datetime.datetime.fromisoformat(messages) - start) <= SLACK
+    promised_start = story.wait_refused(waiting, "starts by").rpartition("starts by ")[2]
+    assert abs(datetime.datetime.fromisoformat(promised_start) - start) <= SLACK
     assert (held["gang"]["name"], held["start"]) == ("pod/eval", None)
     assert held["why"] == "unbounded: 1 holder states no runtime"
 
@@ -192,7 +192,7 @@ def test_one_name_in_a_table_and_a_configuration_that_waits_for_other_pods(
 def test_a_promise_is_kept_although_another_gang_is_older(
     story: Scene, reader: Path, tmp_path: Path
 ) -> None:
-    """Nobody schedules these pods, so that the promise is ours to write."""
+    """No scheduler places these pods, so that the test writes the promise."""
     node = story.node("n0")
     for name, more in (("first", {"nodeName": node}), ("older", {}), ("younger", {})):
         story.pod(name, limits={"cpu": "60"}, schedulerName="other", annotations=HOUR, **more)

@@ -235,7 +235,7 @@ class Campaign:
         await item.end()
 
     async def _restarts(self, sizes: Sizes) -> None:
-        """The store goes away under everybody, in good order or not."""
+        """The store stops under all its clients, cleanly or not."""
         (item, *_) = self._field.instances
         await self._field.start(item)
         async with self._load(sizes):
@@ -253,7 +253,7 @@ class Campaign:
         await item.end()
 
     async def _replicas(self, sizes: Sizes) -> None:
-        """Two replicas: whoever leads is stopped past its lease, or killed between two writes."""
+        """Two replicas: the leader is stopped past its lease, or killed between two writes."""
         for instance in self._field.instances:
             await self._field.start(instance, has_election=True)
         faults = [STOPPED] * sizes.stops + [KILLED_AFTER] * sizes.replica_kills

@@ -1,8 +1,8 @@
-"""The place where campaigns are fought: a furnished cluster, its users and kubelets, and the scheduler's replicas.
+"""The cluster of a campaign: its objects, its users and kubelets, and the scheduler's replicas.
 
-Offers what can be done to them, and what must hold once it ceases: everybody is answered, the scheduler's picture
-equals a fresh one, whoever fits an empty cluster gets a place, and nothing is left behind. What does not hold is noted
-in `found`. Never chooses what to do.
+Offers the faults, and checks what must hold once they end: every pod has an answer, the scheduler's picture
+equals a fresh one, every pod that fits an empty cluster gets a place, and nothing is left behind. What
+does not hold is noted in `found`. Never chooses what to do.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DRAIN_SECONDS: Final = 10.0
 KILLED_BEFORE: Final = "killed before a write"
 KILLED_AFTER: Final = "killed after a write"
 NODE_LOST: Final = "node lost"
-REPUBLISHED: Final = "devices published anew"
+REPUBLISHED: Final = "devices published again"
 TAINTED: Final = "devices tainted"
 
 
@@ -305,7 +305,7 @@ class Field:
     # What must hold afterwards
 
     async def rest(self) -> None:
-        """No more faults: everything must come to rest, the picture must be right, and nobody may be forgotten."""
+        """No more faults: everything must come to rest, the picture must be right, and no pod may be forgotten."""
         for instance in self.instances:
             instance.proxy.plan = plans.QUIET
         await self._until(self._unanswered, "pods without an answer")
@@ -313,7 +313,7 @@ class Field:
         await self._drain()
         await self.workload.remove()
         await self.workload.remove_claims()
-        await self._until(self._left, "pods or claims that nobody removes")
+        await self._until(self._left, "pods or claims that are not removed")
 
     async def _compare(self) -> None:
         """The pictures must be right, once watches that failed often enough to pause for long go on again."""

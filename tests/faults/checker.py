@@ -26,7 +26,7 @@ RULES: Final[dict[str, str]] = {
     "stale": "a device or node is used that had been gone, tainted or closed for long",
     "unreserved": "a claim stays allocated without a user",
     "hoarded": "a pod that is not bound keeps devices",
-    "untold": "a pod is neither placed nor told why not",
+    "unexplained": "a pod is neither placed nor has a reason why not",
     "leaked": "a claim outlives its pod, or is held by one that is gone",
     "unready": "a pod was bound before its claims were allocated on the node and reserved for it",
     "overcommitted": "a node's resources are promised twice",
@@ -37,8 +37,8 @@ RULES: Final[dict[str, str]] = {
     "in vain": "pods yielded to a gang that then did not start",
     "moved": "a pod is bound again, or one that asks for another scheduler",
     "changed": "an allocation changes in place, or is taken from a pod that runs",
-    "noisy": "the same refusal is told twice in a row",
-    "two leaders": "an instance writes while another leads, or nobody",
+    "noisy": "the same refusal is reported twice in a row",
+    "two leaders": "an instance writes while another leads, or none does",
     "incomplete": "the history has gaps and proves nothing",
 }
 

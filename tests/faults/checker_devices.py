@@ -1,7 +1,7 @@
 """No device, counter or capacity is given out twice by our writes, and none that had long been gone or tainted.
 
 Looks at each allocation we write, against everything that is held at that revision. Admin access holds nothing. A
-holding of somebody else counts only once it has been there to see for a while; who writes second is to blame.
+holding of another writer counts only once it has been visible for a while; the second writer is to blame.
 """
 
 from __future__ import annotations

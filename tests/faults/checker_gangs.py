@@ -1,4 +1,4 @@
-"""Gangs start as a whole or not at all, and nobody yields for nothing.
+"""Gangs start as a whole or not at all, and no pod yields in vain.
 
 A gang is what its pods' labels say, with the minimum they say. Pods that end are no part of it any more. Who yields to
 whom is read from the condition that a victim is given.
@@ -39,9 +39,7 @@ class Gangs:
         self._lost: dict[str, float] = {}  # when a pod of it ended last
         self._half: dict[str, _Clock] = {}
         self._victims: dict[str, set[str]] = {}  # gang -> pods that yielded to it
-        self._owed: dict[
-            str, _Clock
-        ] = {}  # gangs that somebody yielded to and that have not started
+        self._owed: dict[str, _Clock] = {}  # gangs that a pod yielded to and that have not started
 
     def see(self, step: Step, scene: Scene) -> Iterator[Violation]:
         """Judges changes of pods."""
@@ -73,7 +71,7 @@ class Gangs:
 
     def _apart(self, gang: str, step: Step, scene: Scene) -> Iterator[Violation]:
         if step.revision.seconds - self._lost.get(gang, float("-inf")) < self._bounds.visible:
-            return  # somebody is deleting it
+            return  # the gang is being deleted
         members = self._members[gang].values()
         ready = sum(_is_ready(pod, scene) for pod in members)
         if gang not in self._ran and ready < least_of(step.object):
@@ -96,7 +94,7 @@ class Gangs:
             self._forget(gang)
 
     def _forget(self, gang: str) -> None:
-        """Nobody is left of it: a gang of that name is another one."""
+        """No pod is left of it: a later gang of that name is another one."""
         for table in (self._half, self._owed, self._victims, self._members):
             table.pop(gang, None)  # type: ignore[attr-defined]
         self._ran.discard(gang)
@@ -106,7 +104,7 @@ class Gangs:
         if not gang or not checker_scene.uid_of(step.object) or gang not in self._members:
             return
         if not step.object["metadata"].get("deletionTimestamp"):
-            return  # it was told, and is not ending yet
+            return  # it has the condition, and is not terminating yet
         victims = self._victims.setdefault(gang, set())
         victims.add(checker_scene.uid_of(step.object))
         if gang not in self._ran:
@@ -129,7 +127,7 @@ class Gangs:
 
 
 def gang_of(pod: Tree) -> str:
-    """The gang's name as others are told it, "" for none."""
+    """The gang's name as messages spell it, "" for none."""
     name = (pod["metadata"].get("labels") or {}).get(GANG, "")
     return f"{pod['metadata']['namespace']}/gang/{name}" if name else ""
 

@@ -1,7 +1,7 @@
 """Only the instance that leads writes.
 
 The store has one line of history, so there are no clocks to compare: at the revision of each write of ours, the lease
-as it stood there must have been taken by the user who wrote. Before the first lease nobody is judged.
+as it stood there must have been taken by the user who wrote. Writes before the first lease are not judged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Leaders:
             and self._has_lease
             and step.revision.writer != self._leader
         ):
-            who = f"{self._leader} leads" if self._leader else "nobody leads"
+            who = f"{self._leader} leads" if self._leader else "no instance leads"
             yield step.violates("two leaders", f"written by {step.revision.writer} while {who}")
 
     def end(self, scene: Scene, seconds: float) -> Iterator[Violation]:

@@ -1,7 +1,7 @@
-"""Nothing is held for nobody: conditions that may last a moment, and not longer than a bound.
+"""Nothing is held without a user: conditions that may last a moment, and not longer than a bound.
 
 Each condition is a clock per claim that starts when it begins to hold; one that runs past the bound is a violation,
-whether it stopped later or still runs at the end. At the end, too: every pod is placed, or told why not.
+whether it stopped later or still runs at the end. At the end, too: every pod is placed, or its condition says why not.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Leaks:
                 if seconds - since > self._bounds.hold:
                     yield _overdue(key, condition, number=number, seconds=seconds - since)
         for pod in scene.all("pods"):
-            if self._judge.is_ours(pod) and _is_untold(pod):
-                text = f"pods {checker_scene.key_of(pod)}: neither bound nor told why not"
-                yield Violation("untold", 0, text)
+            if self._judge.is_ours(pod) and _is_unexplained(pod):
+                text = f"pods {checker_scene.key_of(pod)}: neither bound nor with a reason why not"
+                yield Violation("unexplained", 0, text)
 
     def open(self) -> int:
         """How many clocks run: none in a cluster at rest."""
@@ -74,7 +74,7 @@ class Leaks:
         """The rule that would be broken, and how."""
         users, owner = checker_scene.users_of(claim), checker_scene.owner_of(claim)
         if checker_scene.allocation_of(claim) and not users and key in self._ours:
-            yield "unreserved", "allocated, and reserved for nobody"
+            yield "unreserved", "allocated, and reserved for no pod"
         for uid, name in users.items():
             pod = scene.pod(uid)
             if pod is None:
@@ -89,7 +89,7 @@ class Leaks:
             if owner and scene.pod(owner) is None:
                 yield "leaked", "kept by its finalizer after its pod went"
             if claim["metadata"].get("deletionTimestamp") and not users:
-                yield "leaked", "deleted, used by nobody, and kept by its finalizer"
+                yield "leaked", "deleted, used by no pod, and kept by its finalizer"
 
 
 def _changes_life(step: Step) -> bool:
@@ -108,7 +108,7 @@ def _overdue(key: str, condition: tuple[str, str], *, number: int, seconds: floa
     return Violation(rule, number, f"resourceclaims {key}: {text} for {seconds:.0f} s")
 
 
-def _is_untold(pod: Tree) -> bool:
+def _is_unexplained(pod: Tree) -> bool:
     if (
         checker_scene.node_of(pod)
         or checker_scene.is_over(pod)

@@ -1,4 +1,4 @@
-"""A pod is told once why it waits, and again only when the reason was another meanwhile.
+"""An event says once why a pod waits, and again only when the reason was another meanwhile.
 
 Events may get lost, conditions do not: words that come twice in a row are noise only if the condition never said
 anything else in between.
@@ -17,7 +17,7 @@ REFUSAL: Final = "FailedScheduling"
 
 
 class Words:
-    """Remembers the last refusal told to each pod."""
+    """Remembers the last refusal reported for each pod."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
@@ -40,7 +40,7 @@ class Words:
             return
         uid, text = step.after["involvedObject"]["uid"], step.after.get("message", "")
         if text and self._last.get(uid) == text:
-            yield step.violates("noisy", f"told again: {text}")
+            yield step.violates("noisy", f"reported again: {text}")
         self._last[uid] = text
 
     def end(self, scene: Scene, seconds: float) -> Iterator[Violation]:

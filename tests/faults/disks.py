@@ -1,4 +1,4 @@
-"""Disks of nodes: local volumes that claims get when their pod is placed, and whoever cleans them afterwards.
+"""Disks of nodes: local volumes that claims get when their pod is placed, and the task that cleans them afterwards.
 
 Everything else about volumes is done by the real controllers: they make the claims of ephemeral volumes, bind them to
 what the scheduler chose, and delete them with the pod. A disk whose claim is gone is wiped: it comes back as new.
@@ -63,7 +63,7 @@ def of_pod() -> Tree:
 
 
 async def wipe(api: client.Client, recorder: history.Recorder, nodes: Iterable[str]) -> None:
-    """Goes on for ever: a disk whose claim is gone is deleted, and one that is missing is made anew."""
+    """Runs until it is cancelled: deletes each disk whose claim is gone, and recreates each that is missing."""
     disks = {tree["metadata"]["name"]: tree for node in nodes for tree in volumes(node)}
     while True:
         known = recorder.objects["persistentvolumes"]

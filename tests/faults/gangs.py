@@ -111,6 +111,6 @@ async def _served(api: client.Client, queue: Tree) -> None:
 
 
 async def clear(api: client.Client) -> None:
-    """Without queues everybody is decided about as before."""
+    """Without queues every pod is decided as before."""
     for name in NAMES:
         await api.delete(f"{QUEUES}/{name}")

@@ -1,4 +1,4 @@
-"""Harm done to gangs, and by them, for the tests of the checker: each changes a tale that was sound before."""
+"""Harm done to gangs, and by them, for the tests of the checker: each changes a history that was sound before."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def a_gang_that_lost_a_pod_after_it_ran(history_builder: HistoryBuilder) -> None
     history_builder.wait(90)
 
 
-def a_gang_that_somebody_yields_to(history_builder: HistoryBuilder) -> None:
+def a_gang_that_a_pod_yields_to(history_builder: HistoryBuilder) -> None:
     names = _gang(history_builder, "next", 2)
     history_builder.pod("victim")
     history_builder.bind("victim", "b", by="two")

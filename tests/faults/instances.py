@@ -119,7 +119,7 @@ class Instance:
         return self._process is not None and self._process.poll() is None
 
     async def ready(self) -> bool:
-        """Waits until the process answers; False where it ends instead, or takes for ever."""
+        """Waits until the process answers; False where it ends instead, or does not answer within the bound."""
 
         async def is_decided() -> bool:
             return self.exit_code() is not None or await self._asked("/healthz") is not None

@@ -26,7 +26,7 @@ class Kubelets:
         self.silent: set[str] = set()  # nodes that are lost
 
     async def run(self) -> None:
-        """For ever."""
+        """Runs until it is cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._renew_all())
             while True:

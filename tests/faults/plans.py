@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 from tests.faults import request_classes
 
 BEFORE: Final = "reset before"  # the server never saw the request
-AFTER: Final = "answer lost"  # the server did what was asked, nobody was told
+AFTER: Final = "answer lost"  # the server carried the request out, and its answer is lost
 THROTTLED: Final = "429"
 ERRORS: Final = ("500", "503", "504")
 CONFLICT: Final = "409"  # made up
-TOUCHED: Final = "touched first"  # a real conflict: somebody changes the object just before
+TOUCHED: Final = "touched first"  # a real conflict: the proxy changes the object just before
 SLOW: Final = "slow"
 TRUNCATED: Final = "truncated"
 CUT: Final = "watch cut in a line"
@@ -25,7 +25,7 @@ TWICE: Final = "event twice"
 LATE: Final = "event late"  # after one of another object
 SWAPPED: Final = "events swapped"  # two of the same object
 STALLED: Final = "watch stalled"
-BLACKHOLE: Final = "blackhole"  # a spell over all requests, set off by whoever runs the proxy
+BLACKHOLE: Final = "blackhole"  # holds all requests for a while; the campaign starts it
 
 ANY_REQUEST: Final = (BEFORE, AFTER, THROTTLED, *ERRORS, SLOW, TRUNCATED)
 CONFLICTS: Final = (CONFLICT, TOUCHED)

@@ -42,7 +42,7 @@ class Trap(NamedTuple):
 
     write: int  # counted from the start of the proxy
     is_before: bool
-    spring: Callable[[str], None]  # told the class and target of the write
+    spring: Callable[[str], None]  # gets the class and target of the write
     what: str = ""  # only at a write of this class
 
 
@@ -129,7 +129,7 @@ class Proxy:
         self._open.set()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        """A fault of the proxy itself is none that was planned: it is kept for whoever runs it."""
+        """A fault of the proxy itself is none that was planned: the proxy keeps it for the campaign to read."""
         try:
             return await self._answered(request)
         except ConnectionResetError:  # the client went away meanwhile
@@ -144,7 +144,7 @@ class Proxy:
         body = await request.read()
         if not self._open.is_set():
             await self._open.wait()
-            return _reset(request)  # whoever waited that long has given up
+            return _reset(request)  # a client that waited this long has given up
         kind = self._drawn(asked)
         if asked.what == "watch":
             return await self._watch(request, asked, kind=kind)
@@ -329,7 +329,7 @@ async def _truncated(request: web.Request, whole: Answer) -> web.StreamResponse:
     """Half of what was announced, then the end."""
     answer = web.StreamResponse(status=whole.status, headers=whole.headers)
     answer.content_length = len(whole.body)
-    with contextlib.suppress(ConnectionResetError):  # whoever asked may be dead by now
+    with contextlib.suppress(ConnectionResetError):  # the client may be dead by now
         await answer.prepare(request)
         await answer.write(whole.body[: len(whole.body) // 2])
     return _reset(request)

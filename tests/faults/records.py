@@ -23,7 +23,7 @@ class Revision(NamedTuple):
     key: str  # namespace/name, or name
     object: Tree  # what was stored; for a deletion what was there before
     is_deleted: bool = False
-    writer: str = ""  # the user, "" where nobody knows
+    writer: str = ""  # the user, "" where unknown
 
 
 class History(NamedTuple):

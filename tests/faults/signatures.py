@@ -2,8 +2,8 @@
 
 A write that was answered carries its resourceVersion in the answer. A binding is answered without one, so it is known
 by its pod; a deletion may take two writes. A write whose answer the server itself lost (the store was down) is known by
-the failed request on the same object at that time. What nobody can be found for is told, because then a history proves
-nothing.
+the failed request on the same object at that time. A write without a known writer is reported, because
+then a history proves nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Request(NamedTuple):
         return "delete" if self.verb == "delete" or self.subresource == "eviction" else "write"
 
     @property
-    def is_told_otherwise(self) -> bool:
+    def may_write_without_a_version(self) -> bool:
         """Whether it may have written something that its answer does not number: bindings, deletions, failures."""
         if self.code >= 500 or not self.code:
             return True
@@ -112,7 +112,7 @@ def _is_rehearsal(entry: Tree) -> bool:
 
 
 def signed(history: History, requests: Iterable[Request]) -> History:
-    """The history with its writers; a gap for each write that somebody must answer for and nobody does."""
+    """The history with its writers; a gap for each write that has no known writer."""
     writers: dict[int, str] = {}
     others: dict[tuple[str, str], list[Request]] = {}
     for request in sorted(requests, key=lambda item: item.ended):
@@ -120,7 +120,7 @@ def signed(history: History, requests: Iterable[Request]) -> History:
             writers.setdefault(
                 request.version, request.user
             )  # who changed nothing is answered with an old version
-        if request.is_told_otherwise:
+        if request.may_write_without_a_version:
             others.setdefault((request.kind, request.key), []).append(request)
     gaps = list(history.gaps)
     known: dict[tuple[str, str], Tree] = {}
@@ -136,7 +136,7 @@ def signed(history: History, requests: Iterable[Request]) -> History:
         if len(users) == 1:
             writers[revision.number] = users.pop()
         else:
-            what = "nobody" if not users else " or ".join(sorted(users))
+            what = "an unknown user" if not users else " or ".join(sorted(users))
             gaps.append(
                 f"revision {revision.number} of {revision.kind} {revision.key} was written by {what}"
             )

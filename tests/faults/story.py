@@ -1,6 +1,6 @@
 """Hand-written histories for the tests of the checker: verbs that append revisions, one second apart.
 
-A tale is told by three users: `one` and `two` are our instances, `control` is everybody else's controller.
+A history has three writers: `one` and `two` are our instances, `control` is every controller of others.
 """
 
 from __future__ import annotations

@@ -174,14 +174,14 @@ def a_node_tainted_long_ago(history_builder: HistoryBuilder) -> None:
     more(history_builder, {"device": "gpu-1"})
 
 
-def an_allocation_for_nobody(history_builder: HistoryBuilder) -> None:
+def an_allocation_without_a_user(history_builder: HistoryBuilder) -> None:
     history_builder.claim("idle")
     history_builder.allocate("idle", {"device": "gpu-1"}, pods=(), node="a", by="two")
     history_builder.wait(100)
 
 
-def an_allocation_for_nobody_that_ended_too_late(history_builder: HistoryBuilder) -> None:
-    an_allocation_for_nobody(history_builder)
+def an_allocation_without_a_user_that_ended_too_late(history_builder: HistoryBuilder) -> None:
+    an_allocation_without_a_user(history_builder)
     history_builder.release("idle")
 
 
@@ -347,9 +347,9 @@ MUTATIONS: dict[str, list[Change]] = {
         a_node_closed_long_ago,
         a_node_tainted_long_ago,
     ],
-    "unreserved": [an_allocation_for_nobody, an_allocation_for_nobody_that_ended_too_late],
+    "unreserved": [an_allocation_without_a_user, an_allocation_without_a_user_that_ended_too_late],
     "hoarded": [a_pod_that_waits_on_its_devices],
-    "untold": [a_pod_without_an_answer, a_pod_refused_without_a_reason],
+    "unexplained": [a_pod_without_an_answer, a_pod_refused_without_a_reason],
     "leaked": [
         a_reservation_for_a_pod_that_went,
         a_finalizer_after_the_pod_went,
@@ -518,7 +518,7 @@ HARMLESS: list[Change] = [
     harm_gangs.half_a_gang_that_is_taken_back,
     harm_gangs.a_gang_that_is_deleted_while_it_starts,
     harm_gangs.a_gang_that_lost_a_pod_after_it_ran,
-    harm_gangs.a_gang_that_somebody_yields_to,
+    harm_gangs.a_gang_that_a_pod_yields_to,
     harm_gangs.a_gang_that_is_gone_before_it_starts,
 ]
 

@@ -55,11 +55,11 @@ def test_every_revision_is_recorded_and_signed_across_a_restart_of_the_store(
 
 
 async def lives(people: client.Client, rival: client.Client, *, restart: object) -> None:
-    """Two nodes, a pod that is bound by somebody else, a restart, and the end of most of it."""
+    """Two nodes, a pod that another scheduler binds, a restart, and the end of most of it."""
     assert callable(restart)
     for name in ("whole-1", "whole-2"):
         await people.create(objects.path_of("nodes"), objects.node(name))
-    spec = {"containers": [{"name": "c", "image": "none"}], "schedulerName": "nobody"}
+    spec = {"containers": [{"name": "c", "image": "none"}], "schedulerName": "no-scheduler"}
     about = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
     pods = objects.path_of("pods", namespace="default")
     await people.create(pods, about)
@@ -115,7 +115,7 @@ def test_a_write_whose_answer_was_lost_is_known_by_the_failed_request() -> None:
 def test_a_write_without_a_writer_is_a_gap() -> None:
     result, gaps = writers(MADE, DELETED)
     assert result == ["", "people"]
-    assert gaps == ("revision 102 of pods t/p was written by nobody",)
+    assert gaps == ("revision 102 of pods t/p was written by an unknown user",)
 
 
 def test_a_write_of_either_of_two_is_a_gap() -> None:

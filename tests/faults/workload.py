@@ -16,7 +16,7 @@ SHAPES: Final = {  # name -> how often
     "quarter": 3,
     "either": 2,
     "share": 4,
-    "one+share": 2,  # never on one node: told so
+    "one+share": 2,  # never on one node: its condition says so
     "one+one": 2,
     "both": 3,  # a claim shared by two pods
     "extended": 3,
@@ -86,7 +86,7 @@ class Workload:
             await self._api.delete(_path(pod))
 
     def living(self) -> list[Tree]:
-        """Pods that nobody has deleted yet."""
+        """Pods that are not deleted yet."""
         trees = history.find(self._recorder, "pods", objects.NAMESPACE)
         return [pod for pod in trees if not pod["metadata"].get("deletionTimestamp")]
 

@@ -1,4 +1,4 @@
-"""Runs the comparison until told to stop: `python -m tests.fuzz [--what cel] [--seed 7] [--count 20000 | endless]`."""
+"""Runs the comparison until it is stopped: `python -m tests.fuzz [--what cel] [--seed 7] [--count 20000 | endless]`."""
 
 from __future__ import annotations
 

@@ -31,12 +31,12 @@ def cases(rng: random.Random, count: int) -> list[int]:
 
 
 def run(oracle: oracles.Oracle, batch: list[int], *, tally: findings.Tally, seed: int) -> None:
-    """Tells the stories to both sides, counts pods and records what differs."""
+    """Runs the stories on both sides, counts pods and records what differs."""
     for number in batch:
-        _told(oracle, number, tally=tally, seed=seed, seen=(upstream.Tally(), upstream.Tally()))
+        _compare(oracle, number, tally=tally, seed=seed, seen=(upstream.Tally(), upstream.Tally()))
 
 
-def _told(
+def _compare(
     oracle: oracles.Oracle,
     number: int,
     *,
@@ -174,7 +174,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     with oracles.start() as oracle:
         while seen[0].pods < expected.count:
-            _told(oracle, seed, tally=tally, seed=seed, seen=seen)
+            _compare(oracle, seed, tally=tally, seed=seed, seen=seen)
             seed += 1
             if seed % 25 == 0:
                 print(

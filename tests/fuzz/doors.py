@@ -63,14 +63,14 @@ class Problem(NamedTuple):
     """What must not be: in a word, and in full."""
 
     kind: str
-    told: str
+    detail: str
 
     @property
     def symptom(self) -> str:
         """What two findings of one cause share."""
         return (
-            f"{self.kind}: {self.told.strip().splitlines()[-1][:60]}"
-            if self.told.strip()
+            f"{self.kind}: {self.detail.strip().splitlines()[-1][:60]}"
+            if self.detail.strip()
             else self.kind
         )
 
@@ -307,7 +307,7 @@ def finding(case: Case, problem: Problem, content: bytes, *, seed: int) -> Findi
         "content": base64.b64encode(content[:100_000]).decode(),
     }
     return Finding(
-        what="doors", kind=problem.kind, seed=seed, case=shown, ours=problem.told, theirs=None
+        what="doors", kind=problem.kind, seed=seed, case=shown, ours=problem.detail, theirs=None
     )
 
 

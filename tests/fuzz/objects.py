@@ -45,7 +45,7 @@ Tree = dict[str, Any]
 
 NOW: Final = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 BATCH: Final = 200
-MOST_RECORDS: Final = 60  # then the server begins anew, so that checking it stays cheap
+MOST_RECORDS: Final = 60  # then the server is recreated, so that checking it stays cheap
 RESULTS: Final = ROOT / "bench" / "results" / "fuzz-objects.json"
 _BY_NAME: Final = {kind.name: kind for kind in registry.WATCHED}
 
@@ -300,7 +300,7 @@ class Still:
 
 
 class Wire(transport.Transport):
-    """A server that says what it is told to, in pieces."""
+    """A server that sends the given stream, in pieces."""
 
     def __init__(
         self, stream: list[bytes], sound: list[Tree], rng: random.Random, *, bad_page: bytes

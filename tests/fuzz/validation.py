@@ -107,7 +107,7 @@ def request(each: Case) -> Message:
 
 
 def ours(each: Case) -> Verdict:
-    """Our verdict; a crash is told by its reason."""
+    """Our verdict; a crash counts by its reason."""
     try:
         terms = field_errors.Terms(selectors.problem, each.has_label, namespace="default", now=NOW)
         new = codec.decode(each.object).struct

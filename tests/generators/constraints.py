@@ -1,7 +1,7 @@
-"""Random small clusters in motion, and pods with all kinds of constraints mixed: a story to tell to two schedulers.
+"""Random small clusters in motion, and pods with all kinds of constraints mixed: a story that two schedulers run.
 
-A story is the cluster as it begins and steps in order: a pod that wants a node, or a change of somebody else's doing.
-Given a `random.Random`; the same seed tells the same story. Never decides where anything goes.
+A story is the cluster as it begins and steps in order: a pod that wants a node, or a change by another client.
+Given a `random.Random`; the same seed gives the same story. Never decides where anything goes.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class _Others:
         return self._nodes[name]
 
     def _pod(self, changed: list[Tree], gone: list[Tree]) -> None:
-        """A pod that leaves, is told to leave, or gets other labels."""
+        """A pod that is gone, is being deleted, or gets other labels."""
         place = self._rng.randrange(len(self._old))
         item = self._old.pop(place)
         match self._rng.randrange(3):

@@ -15,9 +15,7 @@ ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
 RACK: Final = "example.com/rack"
 TOPOLOGY_KEYS: Final = (HOSTNAME, ZONE, ZONE, RACK, REGION, "example.com/nowhere")
-OWN: Final = (
-    "example.com/itself"  # no rule reads it: whoever asks about one node alone names the node by it
-)
+OWN: Final = "example.com/itself"  # no rule reads it: a test that asks about a single node selects the node by it
 ZONES: Final = ("z1", "z2", "z3")
 OLD_ZONES: Final = (  # where storage drivers and earlier releases look for a node's zone
     "topology.ebs.csi.aws.com/zone",
@@ -82,7 +80,7 @@ def namespaces(rng: random.Random, *, unknown: float = 0.1) -> list[Tree]:
     made = []
     for name in NAMESPACES:
         if name == NAMESPACES[-1] and rng.random() < unknown:
-            continue  # nobody told us of it yet; pods are in it all the same
+            continue  # it is not known yet; pods are in it all the same
         labels = {"kubernetes.io/metadata.name": name}
         if rng.random() < 0.7:
             labels["team"] = rng.choice(("one", "two"))
@@ -93,7 +91,7 @@ def namespaces(rng: random.Random, *, unknown: float = 0.1) -> list[Tree]:
 
 
 def changed(rng: random.Random, tree: Tree) -> Tree:
-    """The node after somebody cordoned, tainted, relabelled or emptied it."""
+    """The node after an admin cordoned, tainted, relabelled or emptied it."""
     fresh = node(rng, tree["metadata"]["name"])
     what = rng.choice(("spec", "labels", "status"))
     if what == "labels":

@@ -73,9 +73,9 @@ def relabelled(rng: random.Random, tree: Tree) -> Tree:
 
 
 def nominated(rng: random.Random, tree: Tree, nodes: list[str], *, alone: set[str]) -> Tree:
-    """The pod as it waits for a node that somebody keeps free for it.
+    """The pod as it waits for a node that it is nominated to.
 
-    It keeps nobody away, by a rule or by a claim of those for one pod `alone`: upstream asks about these only if pods
+    It keeps no other pod away, by a rule or by a claim for one pod `alone`: upstream checks these only if pods
     that are there make it ask.
     """
     spec = {key: value for key, value in tree["spec"].items() if key != "affinity"}
@@ -109,7 +109,7 @@ def beside_nominated(tree: Tree) -> Tree:
 
 
 def terminating(tree: Tree) -> Tree:
-    """The pod after somebody asked for its end."""
+    """The pod after a client deleted it."""
     metadata = {
         **tree["metadata"],
         "deletionTimestamp": "2026-01-02T00:00:00Z",

@@ -1,6 +1,6 @@
 """Random storage: classes, drivers, capacities, attach limits, volumes, claims in every state, and what pods mount.
 
-Sizes of volumes are all different, so that the smallest that fits is one and the same for everybody. Given a
+Sizes of volumes are all different, so that the smallest that fits is the same for both schedulers. Given a
 `random.Random`.
 """
 
@@ -27,7 +27,7 @@ class Storage(NamedTuple):
 
     objects: list[Tree]
     mounts: dict[str, list[Tree]]  # by namespace
-    disks: list[Tree]  # anybody's
+    disks: list[Tree]  # of any claim
 
 
 def storage(rng: random.Random, nodes: list[Tree], *, is_old: bool = False) -> Storage:
@@ -84,7 +84,7 @@ def _storage(rng: random.Random, nodes: list[Tree]) -> Storage:
 
 
 def ephemeral_claim(rng: random.Random, pod: Tree, nodes: list[Tree]) -> list[Tree]:
-    """The claim of a pod's ephemeral volume as the controller makes it, or somebody else's of the same name."""
+    """The claim of a pod's ephemeral volume as the controller makes it, or a foreign one of the same name."""
     metadata = pod["metadata"]
     trees = _claim(rng, metadata["namespace"], 0, nodes)
     owner = {
@@ -245,7 +245,7 @@ def _attachments(rng: random.Random, nodes: list[Tree], volumes: list[str]) -> l
 
 
 def _free_volume(rng: random.Random, at: int, nodes: list[Tree]) -> Tree:
-    """A volume somebody made by hand, most of them free to take."""
+    """A volume made by hand, most of them free to take."""
     tree = _volume(rng, f"free-{at}", _GIB * rng.choice((1, 5, 20)) + at * 1024, nodes)
     tree["spec"]["storageClassName"] = rng.choice(("local", "local", "late"))
     tree["spec"]["accessModes"] = rng.choice(

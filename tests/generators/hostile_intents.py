@@ -1,4 +1,4 @@
-"""Intents of any shape: what a predecessor could have left, and what nobody would write."""
+"""Intents of any shape: what a previous leader could have left, and what no leader would write."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Random clusters in which priority decides: full nodes, running pods of many priorities, budgets, and pods that wait.
 
 Given a `random.Random`. No two pods started at the same moment: kube-scheduler has no order for such. Budgets allow
-nothing or everything; what lies between is told in docs/explanation/oracle.md.
+nothing or everything; docs/explanation/oracle.md describes what lies between.
 """
 
 from __future__ import annotations

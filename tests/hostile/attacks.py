@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tests.hostile.tenant import TEMPLATE, Tenant, job, pod, template
 
-HIGH: Final = "hostile-high"  # a PriorityClass that anybody may name
+HIGH: Final = "hostile-high"  # a PriorityClass that any tenant may name
 ENDLESS: Final = 2**63 - 1
 FAR_SECONDS: Final = 300_000_000_000  # beyond the calendar, and still accepted for a Job
 ETCD_BYTES: Final = 1_572_864  # etcd's default limit of a request
@@ -122,7 +122,7 @@ def largest_objects(tenant: Tenant) -> None:
 
 
 def forced_deletions(tenant: Tenant) -> None:
-    """Pods that may take for ever to end, removed by force: their devices are in doubt."""
+    """Pods with an endless grace period, removed by force: their devices are in doubt."""
     for _ in range(4):
         name = tenant.name("gone")
         tenant.create("pods", pod(name, templates=(TEMPLATE,)) | {})

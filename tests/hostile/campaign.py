@@ -66,7 +66,7 @@ class Report(NamedTuple):
 
 
 class Campaign:
-    """One run on one cluster that nobody else uses."""
+    """One run on one private cluster."""
 
     def __init__(
         self, cluster: live.Live, *, seed: int, has_queues: bool, say: Say = lambda _: None

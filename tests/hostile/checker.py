@@ -1,4 +1,4 @@
-"""Judges a campaign from the history of honest pods alone: each got its node in time, and was told why while it waited.
+"""Judges a campaign from the history of honest pods alone: each got its node in time, and had a reason while it waited.
 
 Given every version of every honest pod with the time it was seen. Shares no code with the scheduler.
 """
@@ -49,7 +49,7 @@ def judged(history: Iterable[Seen], *, ended: float, bound_seconds: float) -> Ve
             outcome = "got its node after" if bound is not None else "waits without a node for"
             violations.append(
                 Violation(
-                    "late", f"{name} {outcome} {waited:.1f} s; last told: {_reason(versions)}"
+                    "late", f"{name} {outcome} {waited:.1f} s; last reason: {_reason(versions)}"
                 )
             )
     return Verdict(sorted(waits), violations)

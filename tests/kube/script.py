@@ -1,4 +1,4 @@
-"""An API server that plays a script of lists and watches, and a sink that remembers what it was told."""
+"""An API server that plays a script of lists and watches, and a sink that records its calls."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Sink:
     """Remembers. `objects` is what a cache would hold: name to version."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Any, ...]] = []
+        self.calls: list[tuple[Any, ...]] = []
         self.objects: dict[str, int] = {}
         self.structs: list[Any] = []
 
@@ -140,7 +140,7 @@ class Sink:
             result.metadata.name: int(result.metadata.resource_version) for result in objects
         }
         self.structs += objects
-        self.told.append(("replaced", sorted(self.objects), resource_version))
+        self.calls.append(("replaced", sorted(self.objects), resource_version))
 
     def changed(self, result: Any) -> None:
         """A change, which must be newer than what is held."""
@@ -148,25 +148,25 @@ class Sink:
         assert version > self.objects.get(name, 0), f"{name} went back to {version}"
         self.objects[name] = version
         self.structs.append(result)
-        self.told.append(("changed", name, version))
+        self.calls.append(("changed", name, version))
 
     def deleted(self, result: Any) -> None:
         """A deletion."""
         self.objects.pop(result.metadata.name, None)
         self.structs.append(result)
-        self.told.append(("deleted", result.metadata.name, result.metadata.uid))
+        self.calls.append(("deleted", result.metadata.name, result.metadata.uid))
 
     def broken(self, reason: str) -> None:
         """A loss."""
-        self.told.append(("broken", reason))
+        self.calls.append(("broken", reason))
 
     def unreadable(self, name: str, problem: str) -> None:
-        """An object nobody can read."""
-        self.told.append(("unreadable", name, problem))
+        """An unreadable object."""
+        self.calls.append(("unreadable", name, problem))
 
     def named(self, *names: str) -> list[tuple[Any, ...]]:
-        """What was told, of these sorts."""
-        return [entry for entry in self.told if entry[0] in names]
+        """The calls of these names."""
+        return [entry for entry in self.calls if entry[0] in names]
 
 
 class Clock:

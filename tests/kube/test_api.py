@@ -164,9 +164,10 @@ def test_a_refusing_disruption_budget_differs_from_a_busy_server() -> None:
     ],
 )
 def test_refusals_are_raised_and_say_what_was_asked(asked: Call) -> None:
-    events = RecordingServer(lambda: serving.refusal(409, "Conflict", "somebody was faster"))
+    events = RecordingServer(lambda: serving.refusal(409, "Conflict", "another writer was faster"))
     with pytest.raises(
-        failures.Conflict, match=r"(get|create|patch|delete) pods team/a: 409 Conflict: somebody"
+        failures.Conflict,
+        match=r"(get|create|patch|delete) pods team/a: 409 Conflict: another writer",
     ):
         call(asked, events)
     assert len(events.requests) == 1

@@ -1,4 +1,4 @@
-"""What a watch has told: duplicates, late events and reused names never take an object back in time."""
+"""The history of a watch: duplicates, late events and reused names never take an object back in time."""
 
 from __future__ import annotations
 

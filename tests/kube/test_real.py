@@ -231,7 +231,7 @@ def test_a_watch_ends_up_where_a_list_is(plane: control_plane.ControlPlane) -> N
     async def story(over: transport.Transport) -> None:
         server = client.KubeApi(over)
         async with followed(over, namespace) as sink:
-            await serving.eventually(lambda: sink.told)
+            await serving.eventually(lambda: sink.calls)
             names = [f"c{number}" for number in range(60)]
             await asyncio.gather(
                 *(server.create(claim(namespace, ""), claim_document(name)) for name in names)
@@ -256,7 +256,7 @@ def test_objects_beyond_any_line_limit_pass(plane: control_plane.ControlPlane) -
 
     async def story(over: transport.Transport) -> None:
         async with followed(over, namespace) as sink:
-            await serving.eventually(lambda: sink.told)
+            await serving.eventually(lambda: sink.calls)
             tree = msgspec.json.decode(claim_document("large"))
             tree["metadata"]["annotations"] = {"example.com/note": "x" * 250_000}
             await client.KubeApi(over).create(claim(namespace, ""), msgspec.json.encode(tree))
@@ -356,7 +356,7 @@ def test_a_watch_outlives_the_server() -> None:
         async def story(over: transport.Transport) -> None:
             server = client.KubeApi(over)
             async with followed(over, namespace) as sink:
-                await serving.eventually(lambda: sink.told)
+                await serving.eventually(lambda: sink.calls)
                 await server.create(claim(namespace, ""), claim_document("before"))
                 await serving.eventually(lambda: "before" in sink.objects)
                 plane.kill(kube_binaries.APISERVER)

@@ -128,7 +128,7 @@ def users(keys: Path) -> dict[str, dict[str, Any]]:
             "exec": {**common, "args": ["certificate", version], "env": None}
         }
         result[f"exec-{short}-cluster"] = {
-            "exec": {**common, "args": ["told", version], "provideClusterInfo": True}
+            "exec": {**common, "args": ["cluster", version], "provideClusterInfo": True}
         }
     return result
 
@@ -137,7 +137,7 @@ PLUGIN = r"""#!/bin/sh
 server() { printf %s "$KUBERNETES_EXEC_INFO" | tr -d '\n ' | sed 's/.*"server":"\([^"]*\)".*/\1/'; }
 case "$1" in
 token) status='"token": "for-'$WHO'"' ;;
-told) status='"token": "'$(server)'"' ;;
+cluster) status='"token": "'$(server)'"' ;;
 certificate) status='"clientCertificateData": "C", "clientKeyData": "K"' ;;
 esac
 echo '{"apiVersion": "'$2'", "kind": "ExecCredential", "status": {'$status'}}'
@@ -188,7 +188,7 @@ def test_every_context_means_the_same_as_to_the_official_client(kubeconfig: Path
         assert ours(str(kubeconfig), context) == theirs(str(kubeconfig), context), context
     assert ours(str(kubeconfig)) == theirs(str(kubeconfig))
     authorization = ours(str(kubeconfig), "file.exec-v1-cluster").authorization
-    assert authorization == "Bearer https://10.0.0.1:6443/", "the plugin was not told the cluster"
+    assert authorization == "Bearer https://10.0.0.1:6443/", "the plugin did not get the cluster"
 
 
 def test_merged_files_mean_the_same_as_to_the_official_client(

@@ -63,7 +63,7 @@ def test_what_fails_in_passing_is_repeated() -> None:
     assert seen[0].content_type == "application/apply-patch+yaml"
 
 
-def test_it_is_not_repeated_for_ever() -> None:
+def test_it_is_not_repeated_endlessly() -> None:
     with pytest.raises(failures.Throttled):
         asked(
             lambda over: server_side_apply.read(over, TARGET),

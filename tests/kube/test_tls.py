@@ -222,7 +222,7 @@ def test_a_renewed_certificate_is_shown_on_a_new_connection(keys: Keys, is_brief
 
 
 def test_a_watch_given_up_leaves_no_socket_behind(keys: Keys) -> None:
-    """The farewell of TLS waits for the other side; the loop may be gone by then."""
+    """TLS shutdown waits for the peer's close_notify; the loop may be gone by then."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()

@@ -18,27 +18,27 @@ ROOT = "/apis/dovetail.dev/v1alpha1"
 
 
 class Sink:
-    """Remembers, and says when it heard a list."""
+    """Records calls, and sets an event at the first list."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self.listed = asyncio.Event()
 
     def replaced(self, objects: list[Any], resource_version: str, /) -> None:
-        self.told += ["replaced", *(item.metadata.name for item in objects)]
+        self.calls += ["replaced", *(item.metadata.name for item in objects)]
         self.listed.set()
 
     def changed(self, result: Any, /) -> None:
-        self.told.append(f"changed {result.metadata.name}")
+        self.calls.append(f"changed {result.metadata.name}")
 
     def deleted(self, result: Any, /) -> None:
-        self.told.append(f"deleted {result.metadata.name}")
+        self.calls.append(f"deleted {result.metadata.name}")
 
     def broken(self, reason: str, /) -> None:
-        self.told.append("broken")
+        self.calls.append("broken")
 
     def unreadable(self, name: str, problem: str, /) -> None:
-        self.told.append(f"unreadable {name}")
+        self.calls.append(f"unreadable {name}")
 
 
 def server(*before: int) -> Any:
@@ -77,7 +77,7 @@ def test_a_kind_is_waited_for_and_reported_before_its_first_list(
                     registry.QUEUE,
                     sink,
                     clock=clocks.SystemClock(),
-                    arrived=lambda: sink.told.append("arrived"),
+                    arrived=lambda: sink.calls.append("arrived"),
                 )
             )
             await sink.listed.wait()
@@ -86,7 +86,7 @@ def test_a_kind_is_waited_for_and_reported_before_its_first_list(
         return sink
 
     sink = asyncio.run(main())
-    assert sink.told[:3] == ["arrived", "replaced", "vision"]
+    assert sink.calls[:3] == ["arrived", "replaced", "vision"]
     assert asked[:5] == [ROOT, ROOT, ROOT, ROOT, f"{ROOT}/queues"]
 
 

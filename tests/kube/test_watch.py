@@ -35,7 +35,7 @@ def follow(
     until: Callable[[script.Followed, script.Server], object],
     idle_timeout: float = 30.0,
 ) -> tuple[script.Followed, script.Server]:
-    """What a follower was told, and what it asked, when the claim came true."""
+    """What a follower's sink got, and what it requested, when the condition came true."""
     server = script.Server(lists, watches)
 
     async def main() -> script.Followed:
@@ -44,7 +44,7 @@ def follow(
                 lambda: until(followed, server),
                 "what the test is about",
                 pause=0.001,
-                so_far=lambda: f"told: {followed.sink.told}\nasked: {server.asked}",
+                so_far=lambda: f"calls: {followed.sink.calls}\nasked: {server.asked}",
             )
             return followed
 
@@ -55,9 +55,9 @@ def test_lists_then_watches_from_there() -> None:
     followed, server = follow(
         [listed(10, node("a", 5), node("b", 7))],
         [added("c", 11), modified("a", 12), deleted("b", 13), HOLD],
-        until=lambda followed, _: len(followed.sink.told) == 4,
+        until=lambda followed, _: len(followed.sink.calls) == 4,
     )
-    assert followed.sink.told == [
+    assert followed.sink.calls == [
         ("replaced", ["a", "b"], "10"),
         ("changed", "c", 11),
         ("changed", "a", 12),
@@ -73,7 +73,7 @@ def test_lists_then_watches_from_there() -> None:
 
 def test_items_of_lists_know_their_kind() -> None:
     followed, _ = follow(
-        [listed(10, node("a", 5))], [HOLD], until=lambda followed, _: followed.sink.told
+        [listed(10, node("a", 5))], [HOLD], until=lambda followed, _: followed.sink.calls
     )
     assert (followed.sink.structs[0].api_version, followed.sink.structs[0].kind) == ("v1", "Node")
 
@@ -202,7 +202,7 @@ def test_it_lists_again_where_continuing_would_leave_a_gap(end: list[script.Acti
     )
     assert len(server.lists) == 2
     assert followed.sink.objects == {"b": 40}
-    assert [entry[0] for entry in followed.sink.told if entry[0] != "changed"] == [
+    assert [entry[0] for entry in followed.sink.calls if entry[0] != "changed"] == [
         "replaced",
         "broken",
         "replaced",
@@ -356,7 +356,7 @@ def test_a_long_list_comes_in_pages_of_one_moment() -> None:
         [HOLD],
         until=lambda _, server: server.watches,
     )
-    assert followed.sink.told == [("replaced", ["a", "b", "c"], "10")]
+    assert followed.sink.calls == [("replaced", ["a", "b", "c"], "10")]
     assert [query.get("continue") for query in server.lists] == [None, "more", "last"]
     assert server.watches[0]["resourceVersion"] == "10"
 
@@ -371,7 +371,7 @@ def test_pages_that_expire_are_replaced_by_one_whole_list() -> None:
         [HOLD],
         until=lambda _, server: server.watches,
     )
-    assert followed.sink.told == [("replaced", ["b"], "20")]
+    assert followed.sink.calls == [("replaced", ["b"], "20")]
     assert "limit" not in server.lists[-1]
 
 

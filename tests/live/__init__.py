@@ -1,1 +1,1 @@
-"""Loops, on a clock that is told the time and servers in memory."""
+"""The live loops, on a virtual clock and servers in memory."""

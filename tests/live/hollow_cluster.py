@@ -1,4 +1,4 @@
-"""Hollow nodes in memory: an API server, a clock, a player that is told everything, and verbs for stories."""
+"""Hollow nodes in memory: an API server, a clock, hollow kubelets that watch it, and verbs for tests."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from dovetail.sim.virtual_clock import VirtualClock, rest
 Tree = dict[str, Any]
 
 
-class Theatre:
-    """One cluster with a player. Nodes and pods by name, in namespace default."""
+class HollowCluster:
+    """One cluster with hollow kubelets. Nodes and pods by name, in namespace default."""
 
     def __init__(self, walk: pod_stages.Stages = pod_stages.DEFAULT, **options: Any) -> None:
         self.clock = VirtualClock()
         self.api = SimApi(self.clock)
         self.writes: list[str] = []
-        self.player = hollow_kubelets.HollowKubelets(
+        self.kubelets = hollow_kubelets.HollowKubelets(
             self.api, self.clock, let_go=self._let_go, stages=walk, **options
         )
         self.feeds: dict[str, watchers.Subscription] = {}
@@ -37,11 +37,11 @@ class Theatre:
         await self.api.delete(target, uid=uid, grace_seconds=0)
 
     @contextlib.asynccontextmanager
-    async def playing(self) -> AsyncIterator[None]:
-        """The player at work for as long as the block lasts."""
+    async def running_kubelets(self) -> AsyncIterator[None]:
+        """Runs the hollow kubelets for as long as the block lasts."""
         for kind in hollow_kubelets.WATCHED:
-            self.feeds[kind.name] = self.api.follow(kind, self.player.feed(kind))
-        task = asyncio.create_task(self.player.run())
+            self.feeds[kind.name] = self.api.follow(kind, self.kubelets.feed(kind))
+        task = asyncio.create_task(self.kubelets.run())
         await rest()
         try:
             yield
@@ -158,7 +158,7 @@ class Theatre:
         )
         await rest()
 
-    async def tells_to_end(self, pod: str = "p") -> None:
+    async def delete_pod(self, pod: str = "p") -> None:
         await self.api.delete(Target(registry.POD, "default", pod))
         await rest()
 
@@ -193,14 +193,14 @@ class Theatre:
 
     @property
     def violations(self) -> list[tuple[str, str]]:
-        return [(violation.pod, violation.code) for violation in self.player.violations]
+        return [(violation.pod, violation.code) for violation in self.kubelets.violations]
 
 
-def told(theatre: Theatre, story: Callable[[Theatre], Awaitable[None]]) -> None:
-    """Runs a story with the player at work."""
+def run_story(hollow: HollowCluster, story: Callable[[HollowCluster], Awaitable[None]]) -> None:
+    """Runs a story while the hollow kubelets run."""
 
     async def main() -> None:
-        async with theatre.playing():
-            await story(theatre)
+        async with hollow.running_kubelets():
+            await story(hollow)
 
     asyncio.run(main())

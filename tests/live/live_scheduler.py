@@ -101,7 +101,7 @@ class Stage:
         }
         book = self.book = gang_builder.GangBuilder(
             seen
-        )  # told of owners that the API in memory does not serve
+        )  # tests pass it owners that the API in memory does not serve
         for kind in NATIVE:
             ear = informer.Feed(GroupFeed(book), kind, trouble=lambda kind, why: None)
             self.feeds[kind.name] = self.api.follow(kind, ear)
@@ -185,7 +185,7 @@ class Stage:
         self.api.put(tree)
 
     def queue(self, name: str, **spec: Any) -> None:
-        """A queue that everybody may use."""
+        """A queue that every namespace may use."""
         head = {
             "apiVersion": registry.QUEUE.api_version,
             "kind": "Queue",
@@ -230,7 +230,7 @@ class Stage:
     def take(
         self, claim: str, device: tuple[str, str], *, same: bool = False, uid: str = "rival-uid"
     ) -> None:
-        """Somebody else writes an allocation: the same device, or the other one of the node."""
+        """Another writer stores an allocation: the same device, or the other one of the node."""
         pool, name = device
         other = name if same else ("gpu-1" if name == "gpu-0" else "gpu-0")
         tree = self.api.tree(registry.CLAIM, claim, namespace="default")
@@ -256,7 +256,7 @@ class Stage:
         return list(self.api.all(registry.CLAIM))
 
     def devices(self) -> list[tuple[str, str]]:
-        """Every device held by anybody, once per holder."""
+        """Every allocated device, once per claim that holds it."""
         return sorted(
             (result.pool, result.device)
             for claim in self.claims()

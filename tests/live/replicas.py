@@ -1,6 +1,6 @@
-"""Replicas that stand for election on one virtual clock: a server with one Lease, lines that delay, lose and lie.
+"""Replicas that elect a leader on one virtual clock: a server with one Lease, lines that delay and lose messages.
 
-Every replica has a clock of its own: another time of day, another origin of the steady seconds, and it can be
+Every replica has its own clock: another time of day, another origin of the monotonic seconds, and it can be
 stopped like a process. What was sent arrives whether or not the sender still waits. `World.faults` lists every
 moment at which two fences were open or a write of an older tenure arrived after a newer one had begun.
 """
@@ -62,12 +62,12 @@ class Server:
             raise failures.Missing("no lease", status=404)
         change = msgspec.json.decode(document)
         if change["metadata"].get("resourceVersion") != self.lease["metadata"]["resourceVersion"]:
-            raise failures.Conflict("somebody wrote first", status=409)
+            raise failures.Conflict("another writer was first", status=409)
         self.patches += 1
         return self._stored(self.lease | {"spec": self.lease["spec"] | change["spec"]})
 
-    def write_by_hand(self, **spec: Any) -> None:
-        """Somebody else writes the Lease."""
+    def write_externally(self, **spec: Any) -> None:
+        """Another client writes the Lease."""
         lease = self.lease or {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -92,23 +92,23 @@ class World:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.server = Server()
-        self.reigns: list[tuple[float, Replica, leader_election.Fence]] = []
+        self.tenures: list[tuple[float, Replica, leader_election.Fence]] = []
         self.faults: list[str] = []
         self.arrived: list[int] = []
         self.under_way: set[asyncio.Task[bytes]] = set()
         self.lines: list[Line] = []
 
-    def enthroned(self, replica: Replica, fence: leader_election.Fence) -> None:
-        for _, other, old in self.reigns:
+    def became_leader(self, replica: Replica, fence: leader_election.Fence) -> None:
+        for _, other, old in self.tenures:
             if old.remaining() > 0:
                 self.faults.append(
                     f"{self.clock.monotonic():.2f}: {replica.name} starts while {other.name} may write"
                 )
-        self.reigns.append((self.clock.monotonic(), replica, fence))
+        self.tenures.append((self.clock.monotonic(), replica, fence))
 
     def write_arrived(self, tenure: int) -> bytes:
         self.arrived.append(tenure)
-        newest = self.reigns[-1][2].tenure
+        newest = self.tenures[-1][2].tenure
         if tenure < newest:
             self.faults.append(
                 f"{self.clock.monotonic():.2f}: a write of tenure {tenure} arrives during {newest}"
@@ -116,7 +116,7 @@ class World:
         return b"{}"
 
     def leaders(self) -> list[Replica]:
-        return [replica for _, replica, fence in self.reigns if fence.remaining() > 0]
+        return [replica for _, replica, fence in self.tenures if fence.remaining() > 0]
 
     async def until(
         self, condition: Callable[[], bool], *, within: float = 120.0, step: float = 0.25
@@ -188,12 +188,12 @@ class Line:
     async def protect(
         self, target: api.Target, finalizer: str, *, uid: str, resource_version: str
     ) -> bytes:
-        raise failures.Refused("nobody protects leases")
+        raise failures.Refused("elections protect no leases")
 
     async def delete(
         self, target: api.Target, *, uid: str = "", resource_version: str = ""
     ) -> None:
-        raise failures.Refused("nobody deletes leases")
+        raise failures.Refused("elections delete no leases")
 
     async def evict(
         self,
@@ -266,8 +266,8 @@ class Replica:
             chance=lambda: lot,
             is_well=lambda: self.is_well,
         )
-        self.ended: list[float] = []  # when each reign was over
-        self.farewell_seconds = 0.0
+        self.ended: list[float] = []  # when each tenure ended
+        self.shutdown_seconds = 0.0
         self.running: asyncio.Task[None] = asyncio.ensure_future(self.election.run(self.lead))
 
     @property
@@ -276,37 +276,37 @@ class Replica:
 
     @property
     def fence(self) -> leader_election.Fence:
-        """Of its latest reign."""
-        return next(fence for _, replica, fence in reversed(self.world.reigns) if replica is self)
+        """Of its latest tenure."""
+        return next(fence for _, replica, fence in reversed(self.world.tenures) if replica is self)
 
     async def lead(self, fence: leader_election.Fence) -> None:
-        self.world.enthroned(self, fence)
+        self.world.became_leader(self, fence)
         try:
             while True:
                 await self.line.write(fence)
                 await self.clock.sleep(0.7)
         finally:
-            if self.farewell_seconds:
-                await self.clock.sleep(self.farewell_seconds)
+            if self.shutdown_seconds:
+                await self.clock.sleep(self.shutdown_seconds)
                 await self.line.write(fence)
             self.ended.append(self.world.clock.monotonic())
 
     def stop_process(self, seconds: float) -> None:
-        """As SIGSTOP does, until it is continued."""
+        """As SIGSTOP does, for so many seconds."""
         self.clock.stopped_until = self.world.clock.monotonic() + seconds
 
     def kill(self) -> None:
-        """As SIGKILL does: nothing it wants to say on its way out is heard."""
+        """As SIGKILL does: nothing it sends during its shutdown arrives."""
         self.line.is_dead = True
-        self.farewell_seconds = 0.0
+        self.shutdown_seconds = 0.0
         self.running.cancel()
 
     def shut_down(self) -> None:
         self.running.cancel()
 
 
-def told(story: Callable[[World], Coroutine[Any, Any, None]]) -> None:
-    """Plays the story to its end. Fails where two could write at once."""
+def run_story(story: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+    """Runs the story to its end. Fails where two replicas could write at once."""
 
     async def main() -> None:
         world = World()

@@ -95,11 +95,11 @@ def _prepared(stage: Stage, condition: str) -> None:
     tree = stage.api.tree(registry.CLAIM, name, namespace="default")
     (result,) = tree["status"]["allocation"]["devices"]["results"]
     device = {key: result[key] for key in ("driver", "pool", "device")}
-    messages = {
+    reported = {
         "type": condition,
         "status": "True",
-        "reason": "Told",
+        "reason": "Reported",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
-    tree["status"]["devices"] = [device | {"conditions": [messages]}]
+    tree["status"]["devices"] = [device | {"conditions": [reported]}]
     stage.api.shelf.put(registry.CLAIM, tree)

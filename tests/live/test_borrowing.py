@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dovetail.kubetypes import registry
 from dovetail.kubetypes.core import disruption_budgets
 from tests.live.live_scheduler import Stage, play
-from tests.live.test_promise_reasons import runs, told
+from tests.live.test_promise_reasons import pending_message, runs
 from tests.world.test_budget_protection import budget
 
 
@@ -60,8 +60,8 @@ def test_bare_pods_start_within_their_quota_only_and_the_refusal_says_why() -> N
             await stage.pass_time(3)
             assert len(running(stage, names)) == 4
             waits = next(name for name in names if not stage.node_of(name))
-            assert "nothing makes its pod again" in told(stage, waits)
-            assert "quota" in told(stage, waits)
+            assert "nothing makes its pod again" in pending_message(stage, waits)
+            assert "quota" in pending_message(stage, waits)
             others = submit(stage, "b", 4)
             await stage.pass_time(60)
             assert len(running(stage, others)) == 4
@@ -98,7 +98,7 @@ def test_pods_that_a_budget_keeps_from_being_evicted_start_within_their_quota_on
             await stage.pass_time(3)
             assert len(running(stage, names)) == 4
             waits = next(name for name in names if not stage.node_of(name))
-            assert "disruption budget default/never keeps it from being evicted" in told(
+            assert "disruption budget default/never keeps it from being evicted" in pending_message(
                 stage, waits
             )
 
@@ -122,7 +122,7 @@ def test_what_borrowed_before_its_budget_came_is_named_to_those_who_wait_below_t
             submit(stage, "b", 4)
             await stage.pass_time(60)
             assert len(running(stage, names)) == 8  # a budget is never broken
-            message = told(stage, "b-0")
+            message = pending_message(stage, "b-0")
             assert "queue b: has 0 of its quota of 4 gpu" in message
             assert "queue a holds 8 of its 4 gpu" in message
             assert "default/pod/a-0, default/pod/a-1, default/pod/a-2 and 5 more" in message

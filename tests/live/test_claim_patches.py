@@ -91,8 +91,8 @@ def test_it_gives_up_when_the_claim_is_no_longer_what_was_decided_about() -> Non
     assert isinstance(follow(claim(allocation=GPU_1)), write_retry.GiveUp)
     assert isinstance(follow(claim()), write_retry.GiveUp)
     assert isinstance(fresh()(claim(deleted="2026-01-01T00:00:00Z")), write_retry.GiveUp)
-    anew = claim_patches.reserve("another-uid", GPU_0, POD, expected=None)
-    assert isinstance(anew(claim()), write_retry.GiveUp)
+    of_another_claim = claim_patches.reserve("another-uid", GPU_0, POD, expected=None)
+    assert isinstance(of_another_claim(claim()), write_retry.GiveUp)
     many = tuple(msgspec.structs.replace(OTHER, uid=str(n)) for n in range(claims.MAX_RESERVED_FOR))
     assert isinstance(follow(claim(allocation=GPU_0, reserved_for=many)), write_retry.GiveUp)
 

@@ -133,7 +133,7 @@ def test_other_pods_do_not_wait_for_that_unless_their_budgets_cannot_be_distingu
 
 
 def test_after_a_refused_eviction_the_victim_stays_and_no_other_of_the_set_is_tried() -> None:
-    """Somebody else evicts under the same budget between our look at it and our second victim."""
+    """Another client evicts under the same budget after we read it and before our second victim."""
 
     async def story() -> None:
         stage = staged("free", "a", "b", gpus=3)
@@ -162,7 +162,7 @@ def test_after_a_refused_eviction_the_victim_stays_and_no_other_of_the_set_is_tr
     play(story)
 
 
-def test_whom_a_budget_stands_over() -> None:
+def test_which_pods_a_budget_covers() -> None:
     pod = pods.Pod(metadata=meta.ObjectMeta(name="p", namespace="default", labels=KEPT))
     assert disruption_budgets.covers(budget("b", 1, **KEPT), pod)
     assert disruption_budgets.covers(budget("everybody", 1), pod)

@@ -15,7 +15,7 @@ from dovetail import errors
 from dovetail.live.election import leader_election
 from dovetail.ports import failures
 from dovetail.sim.virtual_clock import VirtualClock
-from tests.live.replicas import FOREVER, QUIET, Fate, Replica, World, told
+from tests.live.replicas import FOREVER, QUIET, Fate, Replica, World, run_story
 
 SILENCE = Fate(there=FOREVER)
 REFUSAL = Fate(is_lost=True)
@@ -25,13 +25,13 @@ def test_of_two_candidates_one_leads_and_stays() -> None:
     async def story(world: World) -> None:
         a, b = Replica(world, "a"), Replica(world, "b", lot=0.1)
         await world.clock.advance(600)
-        assert [replica.name for _, replica, _ in world.reigns] == ["a"]
+        assert [replica.name for _, replica, _ in world.tenures] == ["a"]
         assert a.is_leading
         assert not b.is_leading
         assert a.election.status == leader_election.ElectionStatus("a", "a", 0, True)
         assert b.election.status == leader_election.ElectionStatus("b", "a", 0, False)
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.parametrize("failing", [SILENCE, REFUSAL], ids=["silent", "refused"])
@@ -51,7 +51,7 @@ def test_a_leader_cut_off_stops_before_another_starts(failing: Fate) -> None:
         await world.clock.advance(60)
         assert world.leaders() == [b]
 
-    told(story)
+    run_story(story)
 
 
 def test_a_server_that_stays_away_is_logged_more_and_more_rarely(
@@ -64,7 +64,7 @@ def test_a_server_that_stays_away_is_logged_more_and_more_rarely(
         a.line.fate = Fate
         await world.until(lambda: a.is_leading, within=5)  # tries went on at the usual pace
 
-    told(story)
+    run_story(story)
     logged = [record for record in caplog.records if record.msg.startswith("election.failed")]
     assert len(logged) in range(10, 16)  # about 200 tries: at 0, 2, 6, 14, 30, 62, 122 s and so on
     assert logged[0].__dict__["failures"] == 1
@@ -81,9 +81,9 @@ def test_slow_answers_do_not_cost_the_lease_but_count_from_the_start(one_way: fl
         for _ in range(1000):
             assert 0 < world.leaders()[0].fence.remaining() <= 10 - 2 * one_way
             await world.clock.advance(0.1)
-        assert len(world.reigns) == 1
+        assert len(world.tenures) == 1
 
-    told(story)
+    run_story(story)
 
 
 def test_answers_slower_than_half_the_renew_deadline_leave_no_leader() -> None:
@@ -96,7 +96,7 @@ def test_answers_slower_than_half_the_renew_deadline_leave_no_leader() -> None:
         a.line.fate = Fate
         await world.until(lambda: a.is_leading, within=20)
 
-    told(story)
+    run_story(story)
 
 
 def test_a_busy_process_still_hears_the_answer_that_came_meanwhile() -> None:
@@ -112,10 +112,10 @@ def test_a_busy_process_still_hears_the_answer_that_came_meanwhile() -> None:
         )  # deciding holds the event loop: alarm and answer are both overdue afterwards
         await world.clock.advance(9)
         assert a.is_leading
-        assert len(world.reigns) == 1
+        assert len(world.tenures) == 1
         assert world.server.reads == reads  # nothing was in doubt
 
-    told(story)
+    run_story(story)
 
 
 def test_a_write_that_is_no_renewal_costs_the_leader_one_look_and_does_not_make_others_wait() -> (
@@ -124,19 +124,19 @@ def test_a_write_that_is_no_renewal_costs_the_leader_one_look_and_does_not_make_
     async def story(world: World) -> None:
         a, b = Replica(world, "a"), Replica(world, "b")
         await world.clock.advance(10)
-        for _ in range(20):  # somebody annotates it again and again
-            world.server.write_by_hand()
+        for _ in range(20):  # another client annotates it again and again
+            world.server.write_externally()
             await world.clock.advance(1.9)
         assert world.leaders() == [a]
-        assert len(world.reigns) == 1
+        assert len(world.tenures) == 1
         a.kill()
         began = world.clock.monotonic()
         while not b.is_leading and world.clock.monotonic() < began + 60:
-            world.server.write_by_hand()
+            world.server.write_externally()
             await world.clock.advance(1.0)
         assert world.clock.monotonic() - began < 22
 
-    told(story)
+    run_story(story)
 
 
 def test_a_lease_lost_and_found_again_is_not_led_before_old_writes_have_died() -> None:
@@ -147,9 +147,9 @@ def test_a_lease_lost_and_found_again_is_not_led_before_old_writes_have_died() -
         await world.until(lambda: bool(a.ended), step=0.01)
         a.line.fate = Fate
         assert 5 <= await world.until(lambda: a.is_leading) < 10
-        assert [fence.tenure for _, _, fence in world.reigns] == [0, 1]
+        assert [fence.tenure for _, _, fence in world.tenures] == [0, 1]
 
-    told(story)
+    run_story(story)
 
 
 def test_a_renewal_too_late_is_not_sent() -> None:
@@ -157,7 +157,7 @@ def test_a_renewal_too_late_is_not_sent() -> None:
         a = Replica(world, "a")
         await world.clock.advance(3)
         a.line.fate = lambda: Fate(0.5, 0.5)
-        world.server.write_by_hand()  # the next renewal finds a conflict and looks
+        world.server.write_externally()  # the next renewal finds a conflict and looks
         reads = world.server.reads
         await world.until(lambda: world.server.reads > reads, step=0.01)
         patches = world.server.patches
@@ -166,7 +166,7 @@ def test_a_renewal_too_late_is_not_sent() -> None:
         assert world.server.patches == patches
         assert a.ended
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.parametrize("held_by", ["c", "", "a"])
@@ -174,13 +174,13 @@ def test_a_leader_that_finds_another_name_stops_at_once(held_by: str) -> None:
     async def story(world: World) -> None:
         a = Replica(world, "a")
         await world.clock.advance(10)
-        world.server.write_by_hand(holderIdentity=held_by, leaseTransitions=7, renewTime=QUIET)
+        world.server.write_externally(holderIdentity=held_by, leaseTransitions=7, renewTime=QUIET)
         await world.until(lambda: bool(a.ended), within=3)
         await world.clock.advance(10)
         assert a.is_leading is (held_by != "c")
         assert a.fence.tenure == (0 if held_by == "c" else 8)
 
-    told(story)
+    run_story(story)
 
 
 def test_a_process_that_was_suspended_finds_its_fence_closed_at_once() -> None:
@@ -202,14 +202,14 @@ def test_a_process_that_was_suspended_finds_its_fence_closed_at_once() -> None:
         assert world.leaders() == [b]
         assert fence.remaining() == 0
 
-    told(story)
+    run_story(story)
 
 
 def test_a_clean_shutdown_hands_over_at_once_but_not_before_the_last_write() -> None:
     async def story(world: World) -> None:
         a, b = Replica(world, "a"), Replica(world, "b")
         await world.clock.advance(10)
-        a.farewell_seconds = 40  # longer than the lease lasts without renewal
+        a.shutdown_seconds = 40  # longer than the lease lasts without renewal
         a.shut_down()
         await world.clock.advance(39.9)
         assert world.leaders() == [a]
@@ -222,7 +222,7 @@ def test_a_clean_shutdown_hands_over_at_once_but_not_before_the_last_write() -> 
             await a.running
         assert a.running.cancelled()
 
-    told(story)
+    run_story(story)
 
 
 def test_a_released_lease_says_so_in_the_words_of_client_go() -> None:
@@ -236,7 +236,7 @@ def test_a_released_lease_says_so_in_the_words_of_client_go() -> None:
         assert "holderIdentity" not in spec
         assert (spec["leaseDurationSeconds"], spec["leaseTransitions"]) == (1, 0)
 
-    told(story)
+    run_story(story)
 
 
 def test_a_write_without_answer_forbids_handing_over() -> None:
@@ -250,7 +250,7 @@ def test_a_write_without_answer_forbids_handing_over() -> None:
         assert not a.is_leading
         assert await world.until(lambda: b.is_leading) > 9
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.parametrize("skew", [-86_400.0, 86_400.0])
@@ -259,11 +259,11 @@ def test_the_time_of_day_does_not_matter(skew: float) -> None:
         a, b = Replica(world, "a"), Replica(world, "b", skew=skew, origin=12_345.0)
         await world.clock.advance(300)
         assert world.leaders() == [a]
-        assert len(world.reigns) == 1
+        assert len(world.tenures) == 1
         a.kill()
         assert 11 < await world.until(lambda: b.is_leading) < 22
 
-    told(story)
+    run_story(story)
 
 
 def test_after_a_crash_the_same_machine_waits_like_any_other() -> None:
@@ -274,7 +274,7 @@ def test_after_a_crash_the_same_machine_waits_like_any_other() -> None:
         again = Replica(world, "host_1_bbbb")
         assert await world.until(lambda: again.is_leading) >= 15
 
-    told(story)
+    run_story(story)
     assert len({leader_election.fresh_identity() for _ in range(100)}) == 100
 
 
@@ -285,7 +285,7 @@ def test_a_claim_whose_answer_was_lost_is_taken_up_without_waiting() -> None:
         a.line.fate = lambda: next(fates, Fate())
         assert await world.until(lambda: a.is_leading) < 5
 
-    told(story)
+    run_story(story)
 
 
 def test_a_claim_under_way_at_shutdown_is_taken_back() -> None:
@@ -298,12 +298,12 @@ def test_a_claim_under_way_at_shutdown_is_taken_back() -> None:
         await world.clock.advance(1)
         assert world.server.lease is not None
         assert not world.server.holder
-        assert not world.reigns
+        assert not world.tenures
 
-    told(story)
+    run_story(story)
 
 
-def test_a_deleted_lease_ends_the_reign_and_others_wait_as_if_it_were_there() -> None:
+def test_a_deleted_lease_ends_the_tenure_and_others_wait_as_if_it_were_there() -> None:
     async def story(world: World) -> None:
         a, b = Replica(world, "a"), Replica(world, "b", lot=0.0)
         await world.clock.advance(10.5)
@@ -314,31 +314,31 @@ def test_a_deleted_lease_ends_the_reign_and_others_wait_as_if_it_were_there() ->
         await world.until(lambda: b.is_leading)
         assert b.fence.tenure == 1
 
-    told(story)
+    run_story(story)
 
 
 def test_another_holders_own_duration_counts() -> None:
     async def story(world: World) -> None:
-        world.server.write_by_hand(
+        world.server.write_externally(
             holderIdentity="kube", leaseDurationSeconds=60, renewTime=QUIET, leaseTransitions=3
         )
         a = Replica(world, "a")
         assert 60 <= await world.until(lambda: a.is_leading) < 65
         assert a.fence.tenure == 4
 
-    told(story)
+    run_story(story)
 
 
 def test_an_empty_holder_means_no_leader() -> None:
     async def story(world: World) -> None:
-        world.server.write_by_hand(
+        world.server.write_externally(
             holderIdentity="", leaseDurationSeconds=1, renewTime=QUIET, leaseTransitions=3
         )
         a = Replica(world, "a")
         await world.clock.advance(0)
         assert a.is_leading
 
-    told(story)
+    run_story(story)
 
 
 def test_the_run_ends_with_its_leader_and_releases() -> None:
@@ -371,7 +371,7 @@ def test_the_run_ends_with_its_leader_and_releases() -> None:
         assert repeated.done()
         assert seen == [2, 3, 4]
 
-    told(story)
+    run_story(story)
 
 
 def test_a_fence_never_reopens() -> None:
@@ -427,14 +427,14 @@ _lives = st.fixed_dictionaries(
 @settings(max_examples=25)
 @given(_lives)
 def test_never_two_writers_and_always_one_in_the_end(lives: dict[str, Any]) -> None:
-    told(lambda world: live(world, **lives))
+    run_story(lambda world: live(world, **lives))
 
 
 @pytest.mark.slow
 @settings(max_examples=150)  # under CI they are the same in each run: more of them find nothing new
 @given(_lives)
-def test_never_two_writers_in_many_lives(lives: dict[str, Any]) -> None:
-    told(lambda world: live(world, **lives))
+def test_never_two_writers_in_many_random_runs(lives: dict[str, Any]) -> None:
+    run_story(lambda world: live(world, **lives))
 
 
 async def live(
@@ -485,4 +485,4 @@ def test_a_leader_that_hangs_gives_up_the_lease() -> None:
         assert not a.is_leading
         assert not world.faults
 
-    told(story)
+    run_story(story)

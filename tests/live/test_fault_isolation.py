@@ -21,10 +21,10 @@ Key = gangs.GangKey
 
 
 class Tripping:
-    """Decides in a way that trips over chosen jobs, as long as they are not set aside; counts how often it is asked.
+    """A decider that fails on chosen jobs until they are set aside; counts how often it is called.
 
-    `asked` jobs trip it when they are asked about, `present` ones by being there. `running` ones trip it by being
-    there, `victims` only where it is asked about anybody.
+    It fails on `asked` jobs when they are among the pods to decide, on `present` and `running` ones wherever they
+    exist, and on `victims` when there is any pod to decide.
     """
 
     def __init__(self, world: World) -> None:
@@ -117,20 +117,20 @@ def test_any_mixture_of_culprits_is_found_exactly_and_the_rest_is_decided_about(
     trips.victims = chosen(rng, running, 2)
     made = decider(world, trips)
     culprits = ids_of(groups, trips.waiting_culprits)
-    everybody = ids_of(groups, groups)
-    is_anybody_asked = bool(everybody - culprits)
+    waiting_ids = ids_of(groups, groups)
+    is_any_decided = bool(waiting_ids - culprits)
     answered: set[str] = set()
     for _ in range(4):  # what one turn does not look at is for the next
-        outcome = made.decided(rng.choice((None, [*everybody])), groups)
+        outcome = made.decided(rng.choice((None, [*waiting_ids])), groups)
         assert not spoken(outcome.decided) & culprits
         assert {*outcome.faults} <= culprits
-        assert spoken(outcome.decided) | {*outcome.faults} | {*outcome.later} == everybody
+        assert spoken(outcome.decided) | {*outcome.faults} | {*outcome.later} == waiting_ids
         answered |= spoken(outcome.decided)
-    assert answered == everybody - culprits
+    assert answered == waiting_ids - culprits
     assert {*outcome.faults} == culprits
     assert {*made.running_aside} >= trips.running
     assert {*made.running_aside} <= trips.running_culprits
-    if is_anybody_asked:
+    if is_any_decided:
         assert {*made.running_aside} == trips.running_culprits
 
 

@@ -113,7 +113,7 @@ def test_members_that_share_a_claim_wait_for_the_one_that_gives_it_its_devices()
 
 
 def test_a_claim_that_cannot_be_had_ends_all_and_everything_is_given_back() -> None:
-    """Somebody else takes the second claim's device meanwhile; the gang then starts elsewhere, or waits."""
+    """Another writer takes the second claim's device meanwhile; the gang then starts elsewhere, or waits."""
 
     async def story() -> None:
         stage = Stage(nodes=1, gpus=2)

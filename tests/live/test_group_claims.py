@@ -216,7 +216,7 @@ def test_claims_of_groups_of_another_scheduler_are_left_alone() -> None:
         stage = Stage(nodes=1, gpus=2)
         stage.template("two", count=2)
         group(stage)
-        pod(stage, "a", schedulerName="somebody")
+        pod(stage, "a", schedulerName="another-scheduler")
         stage.api.settle()
         uid = stage.api.all(registry.POD_GROUP)[0].metadata.uid
         name = claim(stage).metadata.name
@@ -261,7 +261,7 @@ def test_a_group_may_have_more_pods_than_a_claim_may_have_users() -> None:
 
 
 def test_an_evicted_group_leaves_its_devices_to_its_beneficiary() -> None:
-    """Also where its pods are made anew at once: they wait, and do not take the claim up again."""
+    """Also where its pods are recreated at once: they wait, and do not take the claim up again."""
 
     async def story() -> None:
         stage = Stage(nodes=1, gpus=2)

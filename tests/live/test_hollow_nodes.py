@@ -21,137 +21,137 @@ from dovetail.ports.api import Target
 from dovetail.sim.fleet import fleet_objects, fleet_spec
 from dovetail.sim.server.api_server import SimApi
 from dovetail.sim.virtual_clock import VirtualClock
-from tests.live.hollow_cluster import Theatre, told
+from tests.live.hollow_cluster import HollowCluster, run_story
 from tests.support import cluster
 
 # Nodes
 
 
 def test_every_lease_is_renewed_in_time_and_not_all_at_once() -> None:
-    async def story(stage: Theatre) -> None:
+    async def story(hollow: HollowCluster) -> None:
         names = [f"n{index}" for index in range(40)]
         for name in names:
-            stage.node(name)
-        await stage.passes(10)
-        begun = {name: stage.renewed(name) for name in names}
+            hollow.node(name)
+        await hollow.passes(10)
+        begun = {name: hollow.renewed(name) for name in names}
         assert all(begun.values())
         assert len({str(item) for item in begun.values()}) > 20
-        await stage.passes(10.5)
+        await hollow.passes(10.5)
         for name in names:
-            assert stage.renewed(name) != begun[name]
-        lease = stage.api.find(registry.LEASE, "n0", namespace="kube-node-lease")
+            assert hollow.renewed(name) != begun[name]
+        lease = hollow.api.find(registry.LEASE, "n0", namespace="kube-node-lease")
         assert (lease.spec.holder_identity, lease.spec.lease_duration_seconds) == ("n0", 40)
         assert [owner.kind for owner in lease.metadata.owner_references] == ["Node"]
 
-    told(Theatre(), story)
+    run_story(HollowCluster(), story)
 
 
 def test_a_large_fleet_renews_half_as_often() -> None:
-    async def story(stage: Theatre) -> None:
+    async def story(hollow: HollowCluster) -> None:
         for index in range(hollow_kubelets.LARGE_FLEET):
-            stage.node(f"n{index}")
-        await stage.passes(hollow_kubelets.RENEW_SECONDS_LARGE)
-        stage.writes.clear()
-        await stage.passes(hollow_kubelets.RENEW_SECONDS_LARGE)
-        assert len(stage.writes) == hollow_kubelets.LARGE_FLEET
+            hollow.node(f"n{index}")
+        await hollow.passes(hollow_kubelets.RENEW_SECONDS_LARGE)
+        hollow.writes.clear()
+        await hollow.passes(hollow_kubelets.RENEW_SECONDS_LARGE)
+        assert len(hollow.writes) == hollow_kubelets.LARGE_FLEET
 
-    told(Theatre(), story)
+    run_story(HollowCluster(), story)
 
 
 def test_a_node_taken_for_dead_says_at_once_that_it_is_not() -> None:
-    async def story(stage: Theatre) -> None:
-        stage.node()
-        await stage.passes(10)
-        await stage.unready("n1")
-        assert stage.is_ready()
+    async def story(hollow: HollowCluster) -> None:
+        hollow.node()
+        await hollow.passes(10)
+        await hollow.unready("n1")
+        assert hollow.is_ready()
 
-    told(Theatre(), story)
+    run_story(HollowCluster(), story)
 
 
 def test_a_silent_node_is_left_alone_until_it_speaks_again() -> None:
-    async def story(stage: Theatre) -> None:
-        stage.node()
+    async def story(hollow: HollowCluster) -> None:
+        hollow.node()
         for name in ("runs", "waits"):
-            stage.pod(name)
-        await stage.bind("runs")
-        await stage.passes(10)
-        await stage.marks("n1", **{node_marks.SILENT: "true"})
-        last = stage.renewed()
-        await stage.unready("n1")
-        await stage.bind("waits")
-        await stage.tells_to_end("runs")
-        await stage.passes(120)
-        assert (stage.is_ready(), stage.renewed() == last) == (False, True)
-        assert (stage.phase("runs"), stage.phase("waits")) == ("Running", "Pending")
-        await stage.marks("n1", **{node_marks.SILENT: None})
-        assert stage.is_ready()
-        assert stage.renewed() != last
-        assert (stage.phase("runs"), stage.phase("waits")) == ("gone", "Running")
+            hollow.pod(name)
+        await hollow.bind("runs")
+        await hollow.passes(10)
+        await hollow.marks("n1", **{node_marks.SILENT: "true"})
+        last = hollow.renewed()
+        await hollow.unready("n1")
+        await hollow.bind("waits")
+        await hollow.delete_pod("runs")
+        await hollow.passes(120)
+        assert (hollow.is_ready(), hollow.renewed() == last) == (False, True)
+        assert (hollow.phase("runs"), hollow.phase("waits")) == ("Running", "Pending")
+        await hollow.marks("n1", **{node_marks.SILENT: None})
+        assert hollow.is_ready()
+        assert hollow.renewed() != last
+        assert (hollow.phase("runs"), hollow.phase("waits")) == ("gone", "Running")
 
-    told(Theatre(), story)
+    run_story(HollowCluster(), story)
 
 
 def test_a_pod_taken_for_lost_with_its_node_is_ready_again() -> None:
-    async def story(stage: Theatre) -> None:
-        stage.node()
-        stage.pod()
-        await stage.bind()
+    async def story(hollow: HollowCluster) -> None:
+        hollow.node()
+        hollow.pod()
+        await hollow.bind()
         conditions = [
             item | ({"status": "False"} if item["type"] == "Ready" else {})
-            for item in stage.tree()["status"]["conditions"]
+            for item in hollow.tree()["status"]["conditions"]
         ]
         target = Target(registry.POD, "default", "p", "status")
-        await stage.api.patch(target, json.dumps({"status": {"conditions": conditions}}).encode())
-        await stage.passes(1)
-        assert stage.conditions()["Ready"] == "True"
-        assert stage.tree()["status"]["startTime"] == "2026-01-01T00:00:00Z"
+        await hollow.api.patch(target, json.dumps({"status": {"conditions": conditions}}).encode())
+        await hollow.passes(1)
+        assert hollow.conditions()["Ready"] == "True"
+        assert hollow.tree()["status"]["startTime"] == "2026-01-01T00:00:00Z"
 
-    told(Theatre(), story)
+    run_story(HollowCluster(), story)
 
 
-def test_leases_are_renewed_while_thousands_of_pods_wait_for_hands() -> None:
-    async def story(stage: Theatre) -> None:
-        stage.node()
-        stage.api.delay_seconds = 1
-        for index in range(200):  # 100 seconds of work for two hands
-            stage.pod(f"p{index}")
-            tree = stage.api.shelf.find(registry.POD, ("default", f"p{index}"))
+def test_leases_are_renewed_while_hundreds_of_pods_wait_for_a_worker() -> None:
+    async def story(hollow: HollowCluster) -> None:
+        hollow.node()
+        hollow.api.delay_seconds = 1
+        for index in range(200):  # 100 seconds of work for two workers
+            hollow.pod(f"p{index}")
+            tree = hollow.api.shelf.find(registry.POD, ("default", f"p{index}"))
             assert tree is not None
-            stage.api.shelf.put(
+            hollow.api.shelf.put(
                 registry.POD, tree.tree | {"spec": tree.tree["spec"] | {"nodeName": "n1"}}
             )
-        await stage.passes(40)
-        assert stage.phase("p199") == "Pending"
-        last = stage.renewed()
+        await hollow.passes(40)
+        assert hollow.phase("p199") == "Pending"
+        last = hollow.renewed()
         assert last is not None
-        await stage.passes(12)
-        assert stage.renewed() != last
+        await hollow.passes(12)
+        assert hollow.renewed() != last
 
-    told(Theatre(concurrency=2), story)
+    run_story(HollowCluster(concurrency=2), story)
 
 
 def test_an_api_server_that_is_away_is_asked_again_later() -> None:
-    async def story(stage: Theatre) -> None:
-        stage.node()
-        stage.pod()
-        stage.api.before = _away
-        stage.api.shelf.put(registry.POD, _bound(stage))
-        await stage.passes(20)
-        assert stage.phase() == "Pending"
-        stage.api.before = None
-        await stage.passes(20)
-        assert stage.phase() == "Running"
-        assert stage.renewed() is not None
+    async def story(hollow: HollowCluster) -> None:
+        hollow.node()
+        hollow.pod()
+        hollow.api.before = _away
+        hollow.api.shelf.put(registry.POD, _bound(hollow))
+        await hollow.passes(20)
+        assert hollow.phase() == "Pending"
+        hollow.api.before = None
+        await hollow.passes(20)
+        assert hollow.phase() == "Running"
+        assert hollow.renewed() is not None
 
-    told(Theatre(), story)
+    run_story(HollowCluster(), story)
 
 
 def _away(verb: str, target: Target) -> None:
     raise failures.Unavailable(f"{verb} {target}: no answer")
 
 
-def _bound(stage: Theatre) -> dict[str, Any]:
-    tree = stage.tree()
+def _bound(hollow: HollowCluster) -> dict[str, Any]:
+    tree = hollow.tree()
     return tree | {"spec": tree["spec"] | {"nodeName": "n1"}}
 
 
@@ -229,8 +229,8 @@ def test_publishing_outlasts_a_short_absence_and_gives_up_after_a_long_one() -> 
 # The real thing
 
 
-class Players:
-    """Starts players as processes of their own and reads what they say."""
+class HollowProcesses:
+    """Starts `dovetail.boot.hollow_nodes` as processes and reads what they print."""
 
     def __init__(self) -> None:
         self.running: list[subprocess.Popen[str]] = []
@@ -253,7 +253,7 @@ class Players:
         return process
 
     def stop(self, process: subprocess.Popen[str]) -> list[dict[str, Any]]:
-        """Ends it in good order; everything else it said."""
+        """Stops a process cleanly; returns what else it printed."""
         process.terminate()
         out, err = process.communicate(timeout=20)
         self.running.remove(process)
@@ -262,8 +262,8 @@ class Players:
 
 
 @pytest.fixture
-def players() -> Iterator[Players]:
-    started = Players()
+def hollow_processes() -> Iterator[HollowProcesses]:
+    started = HollowProcesses()
     yield started
     for process in started.running:
         process.kill()
@@ -293,10 +293,12 @@ spec:
 
 
 @pytest.mark.slow
-def test_a_job_with_claims_runs_to_its_end_on_a_real_control_plane(players: Players) -> None:
+def test_a_job_with_claims_runs_to_its_end_on_a_real_control_plane(
+    hollow_processes: HollowProcesses,
+) -> None:
     with cluster.private_plane() as plane:
         plane.start_scheduler()
-        player = players.start(plane, "--nodes", "2", "--renew-seconds", "1")
+        process = hollow_processes.start(plane, "--nodes", "2", "--renew-seconds", "1")
         cluster.kubectl(plane, "apply", "-f", "-", input=JOB)
         cluster.kubectl(plane, "wait", "--for=condition=complete", "job/sweep", "--timeout=60s")
         assert (
@@ -318,15 +320,15 @@ def test_a_job_with_claims_runs_to_its_end_on_a_real_control_plane(players: Play
             f"--field-selector={gone}",
             "--timeout=60s",
         )
-        assert players.stop(player) == []  # not one violation
+        assert hollow_processes.stop(process) == []  # not one violation
 
 
 @pytest.mark.slow
 def test_a_pod_bound_by_hand_without_devices_is_reported_on_a_real_control_plane(
-    players: Players,
+    hollow_processes: HollowProcesses,
 ) -> None:
     with cluster.private_plane() as plane:
-        player = players.start(plane, "--nodes", "1")
+        process = hollow_processes.start(plane, "--nodes", "1")
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -334,12 +336,12 @@ def test_a_pod_bound_by_hand_without_devices_is_reported_on_a_real_control_plane
             "spec": {
                 "nodeName": "h100-0",
                 "containers": [{"name": "main", "image": "none"}],
-                "resourceClaims": [{"name": "gpu", "resourceClaimName": "nobody-made-it"}],
+                "resourceClaims": [{"name": "gpu", "resourceClaimName": "no-such-claim"}],
             },
         }
         cluster.apply(plane, [pod])
-        assert player.stdout is not None
-        messages = json.loads(player.stdout.readline())["violation"]
+        assert process.stdout is not None
+        messages = json.loads(process.stdout.readline())["violation"]
         assert (messages["pod"], messages["node"], messages["code"]) == (
             "bold",
             "h100-0",
@@ -347,7 +349,7 @@ def test_a_pod_bound_by_hand_without_devices_is_reported_on_a_real_control_plane
         )
         assert cluster.get(plane, "pod", "bold")["status"]["phase"] == "Pending"
         cluster.kubectl(plane, "delete", "pod", "bold", "--wait=true", "--timeout=30s")
-        assert players.stop(player) == []
+        assert hollow_processes.stop(process) == []
 
 
 def test_what_cannot_be_used_is_said_before_anything_is_asked(tmp_path: Path, capsys: Any) -> None:

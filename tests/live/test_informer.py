@@ -116,7 +116,7 @@ def test_it_is_synced_when_every_kind_was_taken_in() -> None:
 
 @given(st.randoms(use_true_random=False), st.integers(1, 30))
 def test_any_order_and_repetition_ends_the_same(chance: random.Random, length: int) -> None:
-    """A history of one name: versions grow, objects are deleted and made anew. Told shuffled and repeated."""
+    """A history of one name: versions grow, objects are deleted and recreated. Delivered shuffled and repeated."""
     history: list[tuple[str, claims.ResourceClaim]] = []
     number, is_there = 0, False
     for version in range(1, length + 1):

@@ -33,7 +33,9 @@ def assert_kept(stage: Stage, kind: registry.Kind, name: str) -> Tree:
 def test_later_fields_survive_waiting_allocation_binding_and_a_second_user() -> None:
     async def story() -> None:
         stage = Stage(nodes=1, gpus=1)
-        stage.claim("shared", count=2)  # more than there is: first the pods wait and are told so
+        stage.claim(
+            "shared", count=2
+        )  # more than there is: first the pods wait, and their conditions say so
         async with stage.scheduling():
             for name in ("a", "b"):
                 stage.pod(name, named=("shared",))

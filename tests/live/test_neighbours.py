@@ -29,7 +29,7 @@ def test_a_pod_follows_its_neighbour_as_soon_as_that_has_a_node() -> None:
             stage.pod("web", affinity=near("db"))
             await stage.pass_time()
             assert not stage.node_of("web")
-            stage.pod("db", labels={"app": "db"}, schedulerName="somebody-else", nodeName="n-1")
+            stage.pod("db", labels={"app": "db"}, schedulerName="another-scheduler", nodeName="n-1")
             await stage.pass_time()
             assert stage.node_of("web") == "n-1"
             assert stage.differences() == ()
@@ -58,7 +58,7 @@ def test_pods_that_avoid_each_other_take_a_node_each_and_the_next_goes_when_one_
 def test_a_label_that_changes_on_a_running_pod_counts() -> None:
     async def story() -> None:
         stage = Stage(nodes=1)
-        stage.pod("there", labels={"app": "p"}, schedulerName="somebody-else", nodeName="n-0")
+        stage.pod("there", labels={"app": "p"}, schedulerName="another-scheduler", nodeName="n-0")
         stage.pod("new", affinity=away("p"))
         async with stage.scheduling():
             await stage.pass_time()

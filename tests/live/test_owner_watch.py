@@ -124,7 +124,7 @@ class Server:
 
     async def ask(self) -> tuple[registry.Kind, ...]:
         if self.is_silent:
-            raise failures.Unavailable("nobody there")
+            raise failures.Unavailable("no answer")
         return self.served
 
     async def follow(self, kind: registry.Kind, feed: informer.Feed) -> None:
@@ -214,7 +214,7 @@ def test_kinds_come_and_go() -> None:
         server.feeds["JobSet"].changed(owners.JobSet(metadata=named("s")))
         await clock.advance(0)
         assert seen.world.gangs.declared(("ml", "jobset/s")) is not None
-        server.is_silent = True  # nobody says that it is gone
+        server.is_silent = True  # the server does not say that the kind is gone
         await clock.advance(owner_watch.DISCOVERY_SECONDS)
         assert [*server.feeds] == ["JobSet"]
         server.is_silent, server.served = False, ()

@@ -71,7 +71,7 @@ def read(document: str) -> pod_stages.Stages:
 # Without any rule
 
 
-def test_a_bound_pod_runs_at_once_and_for_ever() -> None:
+def test_a_bound_pod_runs_at_once_and_forever() -> None:
     assert phase_of(step(pod())) == ("Running", 0)
     assert step(pod(phase="Running")) is None
 
@@ -157,7 +157,7 @@ def test_a_deadline_stops_a_pod_before_its_own_end() -> None:
 
 def test_a_terminating_pod_is_let_go_after_the_configured_time_at_most_its_grace() -> None:
     walk = pod_stages.Stages(terminate_seconds=5)
-    leaving = pod(phase="Running", leaves=(later(30), 30))  # told at noon
+    leaving = pod(phase="Running", leaves=(later(30), 30))  # deleted at noon
     result = step(leaving, walk)
     assert result is not None
     assert result.wait_seconds == 5

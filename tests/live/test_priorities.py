@@ -81,7 +81,7 @@ def test_a_pod_of_higher_priority_gets_the_room_of_one_that_nothing_makes_again(
 
 
 def test_no_pod_of_the_same_priority_gets_what_was_freed_for_another() -> None:
-    """The pod that ends nobody is older, and would come first."""
+    """The pod that evicts no other is older, and would come first."""
 
     async def story() -> None:
         stage = Stage(nodes=1, gpus=1)
@@ -121,7 +121,7 @@ def test_gpus_of_claims_go_to_the_higher_priority_and_only_one_pod_ends() -> Non
 
 
 def test_a_victim_a_budget_protects_stays_and_the_next_node_is_taken() -> None:
-    """The first choice is refused before anybody is asked to end."""
+    """The first choice is refused before any pod is evicted."""
 
     async def story() -> None:
         stage = Stage(nodes=2, gpus=1)

@@ -16,7 +16,7 @@ def runs(stage: Stage, name: str) -> None:
     stage.api.shelf.put(registry.POD, tree)
 
 
-def told(stage: Stage, name: str) -> str:
+def pending_message(stage: Stage, name: str) -> str:
     """The message of the pod's PodScheduled condition."""
     conditions = stage.the_pod(name).status.conditions
     return next(
@@ -44,10 +44,10 @@ def test_a_pod_with_an_expected_runtime_alone_does_not_start_in_front_of_a_promi
             await stage.pass_time(5)
             assert (stage.node_of("honest"), stage.node_of("liar")) == ("", "")
             for name in ("honest", "liar"):
-                assert told(stage, name).startswith(
+                assert pending_message(stage, name).startswith(
                     "1 node: 1 is kept for default/pod/head, promised "
                 )
-                assert "no nodes" not in told(stage, name)
+                assert "no nodes" not in pending_message(stage, name)
             stage.pod("short", templates=("four",), annotations={"dovetail.dev/max-runtime": "60s"})
             await stage.pass_time(5)
             assert stage.node_of("short")
@@ -77,7 +77,7 @@ def test_a_promised_node_is_named_next_to_those_that_do_not_fit() -> None:
             await stage.pass_time(5)
             stage.pod("late", templates=("two",))
             await stage.pass_time(5)
-            assert "1 is kept for default/pod/head, promised" in told(stage, "late")
-            assert "elsewhere: 1 node: 1 cannot serve claim" in told(stage, "late")
+            assert "1 is kept for default/pod/head, promised" in pending_message(stage, "late")
+            assert "elsewhere: 1 node: 1 cannot serve claim" in pending_message(stage, "late")
 
     play(story)

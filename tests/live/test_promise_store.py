@@ -116,7 +116,7 @@ def test_what_cannot_be_read_is_no_promise(promise: intents.Promise) -> None:
 
 
 def test_a_line_goes_on_the_same_way_under_a_new_leader_at_every_decision() -> None:
-    """Whoever decides next knows only what was put down."""
+    """The next leader knows only what was stored."""
 
     class Relay(TimedCluster):
         def _decided(self, decided: plan.Plan, now: datetime.datetime) -> None:
@@ -359,6 +359,6 @@ def test_without_intents_promises_are_kept_in_memory_only() -> None:
 
 
 def put(stage: Stage, intent: intents.Intent) -> None:
-    """Somebody else wrote it."""
+    """Stores an intent, as another writer would."""
     tree: dict[str, Any] = json.loads(codec.encode_struct(intent))
     stage.api.put(tree)

@@ -9,7 +9,7 @@ from dovetail.kubetypes.custom import intents
 from dovetail.ports import failures
 from dovetail.ports.api import Target
 from tests.live.live_scheduler import Stage, play
-from tests.live.test_promise_reasons import runs, told
+from tests.live.test_promise_reasons import pending_message, runs
 
 ENDLESS = 2**63 - 1
 OF_A = {"dovetail.dev/queue": "a"}
@@ -71,9 +71,11 @@ def test_devices_in_doubt_come_back_after_the_time_that_is_set_and_are_named_unt
             stage.pod("honest", templates=("one",), labels=OF_B, job="other")
             await stage.pass_time(5)
             for name in ("again", "honest"):
-                assert "1 device quarantined until " in told(stage, name)
-                assert "because pod default/evil was removed by force" in told(stage, name)
-            assert "its limit" in told(stage, "again")
+                assert "1 device quarantined until " in pending_message(stage, name)
+                assert "because pod default/evil was removed by force" in pending_message(
+                    stage, name
+                )
+            assert "its limit" in pending_message(stage, "again")
             await stage.pass_time(300)
             assert stage.node_of("honest") or stage.node_of("again")
             assert quarantines(stage) == []

@@ -175,7 +175,7 @@ def test_conflicts_and_lost_answers_are_survived_and_queues_may_go() -> None:
         office.queue("a")
         office.queue("b")
         troubles = [
-            failures.Conflict("somebody wrote first", status=409, reason="Conflict"),
+            failures.Conflict("another writer was first", status=409, reason="Conflict"),
             failures.Unavailable("no answer"),
             failures.Throttled("too many", status=429),
         ]

@@ -462,7 +462,7 @@ def test_a_later_decision_about_one_pod_keeps_the_wake_up_time_of_another() -> N
     play(story)
 
 
-def test_a_wish_of_a_pod_alone_is_kept_by_whomever_else_is_asked_about() -> None:
+def test_the_constraint_of_a_single_pod_holds_whichever_other_pods_are_decided() -> None:
     async def story() -> None:
         stage = _quiet(nodes=2)
         stage.pod("runs", job="made")

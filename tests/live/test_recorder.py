@@ -25,7 +25,7 @@ def refusal(pod: pods.Pod, code: ReasonCode, text: str) -> plan.Refusal:
     )
 
 
-def told(story: Callable[[Stage, recorder.Recorder], Awaitable[None]]) -> None:
+def run_story(story: Callable[[Stage, recorder.Recorder], Awaitable[None]]) -> None:
     async def main() -> None:
         stage = Stage(nodes=1, gpus=1)
         stage.pod("a")
@@ -68,7 +68,7 @@ def test_numbers_that_change_are_no_new_event_but_reach_the_condition_in_time() 
         assert len(stage.events("FailedScheduling")) == 1
         assert condition(stage).message == "9 nodes"
 
-    told(story)
+    run_story(story)
 
 
 def test_numbers_of_the_last_decision_reach_the_condition_on_a_quiet_cluster() -> None:
@@ -86,7 +86,7 @@ def test_numbers_of_the_last_decision_reach_the_condition_on_a_quiet_cluster() -
         assert condition(stage).message == "4 nodes"
         assert len(stage.events("FailedScheduling")) == 1
 
-    told(story)
+    run_story(story)
 
 
 def test_another_reason_is_another_event_and_keeps_the_time_of_the_transition() -> None:
@@ -109,7 +109,7 @@ def test_another_reason_is_another_event_and_keeps_the_time_of_the_transition() 
             since,
         )
 
-    told(story)
+    run_story(story)
 
 
 def test_a_condition_that_is_always_refused_ends_as_an_event_and_delays_no_report() -> None:
@@ -137,7 +137,7 @@ def test_a_condition_that_is_always_refused_ends_as_an_event_and_delays_no_repor
         assert tries == len(others) * recorder.MAX_TRIES
         assert len(stage.events("FailedScheduling")) == len(others) + 1
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_what_is_about_to_be_created_is_reported_only_if_that_takes_long(code: R
         assert len(stage.events("FailedScheduling")) == 1
         assert reports.overdue() == ()
 
-    told(story)
+    run_story(story)
 
 
 def test_a_condition_that_could_not_be_written_is_written_later() -> None:
@@ -187,7 +187,7 @@ def test_a_condition_that_could_not_be_written_is_written_later() -> None:
         assert condition(stage).message == "in use"
         assert len(stage.events("FailedScheduling")) == 1
 
-    told(story)
+    run_story(story)
 
 
 def test_an_event_that_could_not_be_sent_yet_outlives_newer_numbers() -> None:
@@ -208,7 +208,7 @@ def test_an_event_that_could_not_be_sent_yet_outlives_newer_numbers() -> None:
         assert condition(stage).message == "2 nodes"
         assert len(stage.events("FailedScheduling")) == 1
 
-    told(story)
+    run_story(story)
 
 
 def test_an_event_under_way_is_not_lost_when_newer_numbers_are_queued() -> None:
@@ -230,7 +230,7 @@ def test_an_event_under_way_is_not_lost_when_newer_numbers_are_queued() -> None:
         assert condition(stage).message == "2 nodes"
         assert len(stage.events("FailedScheduling")) == 1
 
-    told(story)
+    run_story(story)
 
 
 def test_long_notes_are_cut_at_a_character() -> None:
@@ -266,7 +266,7 @@ def test_a_new_leader_updates_the_condition_without_repeating_the_event() -> Non
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    told(story)
+    run_story(story)
 
 
 def test_an_event_is_sent_where_conditions_are_refused() -> None:
@@ -282,11 +282,11 @@ def test_an_event_is_sent_where_conditions_are_refused() -> None:
         await stage.clock.advance(1)
         assert [tree.note for tree in stage.events("FailedScheduling")] == ["no room"]
 
-    told(story)
+    run_story(story)
 
 
 def test_a_reason_that_came_and_went_unsent_is_not_reported() -> None:
-    """A is told, B is replaced by A again before anybody heard of it: nobody hears A twice."""
+    """A is reported, then B is replaced by A before B is sent: no second event reports A."""
 
     async def story(stage: Stage, reports: recorder.Recorder) -> None:
         pod = stage.the_pod("a")
@@ -297,4 +297,4 @@ def test_a_reason_that_came_and_went_unsent_is_not_reported() -> None:
         await stage.clock.advance(1)
         assert [tree.note for tree in stage.events("FailedScheduling")] == ["A"]
 
-    told(story)
+    run_story(story)

@@ -114,8 +114,8 @@ def test_a_pod_that_fills_the_store_ends_like_that_on_the_server_in_memory() -> 
 @pytest.mark.parametrize(
     "failure",
     [
-        failures.Unavailable("500: a webhook says nothing anybody could act on", status=500),
-        failures.Conflict("409: somebody always writes first", status=409),
+        failures.Unavailable("500: a webhook gives no reason", status=500),
+        failures.Conflict("409: another writer is always first", status=409),
     ],
     ids=["500", "409"],
 )

@@ -216,7 +216,7 @@ def test_a_scheduler_that_dies_between_any_two_writes_leaves_its_work_to_the_nex
 
 
 def test_a_pod_deleted_while_its_claim_is_written_frees_nothing_too_early() -> None:
-    """The write is on its way when the pod goes: nobody else may get the device before it has been answered."""
+    """The write is on its way when the pod goes: no other pod may get the device before the server has answered."""
 
     async def story() -> None:
         stage = Stage(nodes=1, gpus=1)

@@ -89,7 +89,7 @@ def test_it_says_where_it_would_differ_and_writes_nothing() -> None:
 
 
 async def bind(stage: Stage, name: str, node: str, device: str, *, settle: bool = True) -> None:
-    """Somebody else allocates and binds; without a device only binds."""
+    """Another scheduler allocates and binds; without a device it only binds."""
     if device:
         stage.take(name, (node, device), same=True, uid=stage.the_pod(name).metadata.uid)
     target = Target(registry.POD, "default", name, "binding")

@@ -44,7 +44,7 @@ def after(stage: Stage, name: str = "next") -> None:
 
 
 def put(stage: Stage, spec: intents.IntentSpec) -> intents.Intent:
-    """Somebody wrote it."""
+    """Stores an intent, as another writer would."""
     intent = intent_store.intent_of("default", spec)
     stage.api.put(json.loads(codec.encode_struct(intent)))
     return intent
@@ -157,7 +157,7 @@ def test_a_place_whose_pod_was_never_asked_to_end_is_anybodys() -> None:
 
 @pytest.mark.parametrize("hook", ["before", "after"])
 def test_whenever_a_leader_dies_no_other_pod_gets_the_slot_of_a_moved_pod(hook: str) -> None:
-    """At every single write from the moment somebody gains by the move: not sent, or sent and not answered."""
+    """At every single write from the moment another pod gains by the move: not sent, or sent and not answered."""
     seen: set[str] = set()
 
     async def story(number: int) -> bool:

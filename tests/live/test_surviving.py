@@ -62,7 +62,7 @@ class Babble:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.is_sane = False
-        self.past: list[plan.PodRef] = [plan.PodRef("default", "nobody", "no-such-uid")]
+        self.past: list[plan.PodRef] = [plan.PodRef("default", "no-such-pod", "no-such-uid")]
 
     def __call__(
         self, world: World, policy_: Any, now: Any, budget: Any, **options: Any
@@ -73,7 +73,7 @@ class Babble:
         self.past += [plan.pod_ref(pod) for pod in world.pods.values()]
         rng, refs = self.rng, self._refs
         nodes = (*world.nodes, "no-such-node")
-        gang = plan.GangRef("default", rng.choice(("gang/a", "gang/nobody")))
+        gang = plan.GangRef("default", rng.choice(("gang/a", "gang/no-such-gang")))
         placed = [
             plan.Placement(pod=ref, node=rng.choice(nodes), gang=rng.choice((None, None, gang)))
             for ref in refs()
@@ -248,9 +248,9 @@ def test_faults_about_any_number_of_waiting_and_running_jobs_keep_no_honest_pod_
                 if tree.note == fault_isolation.MESSAGE
             ]
             assert sorted(blamed) == ["evil-0", "evil-1", "evil-2"], (
-                "each is told once, and nobody else is blamed"
+                "each culprit gets one event, and no other pod is blamed"
             )
-            trips.words = ("nobody",)
+            trips.words = ("no-such-pod",)
             await stage.pass_time(60)
             assert all(stage.node_of(f"evil-{number}") for number in range(3)), "mended, they start"
             assert lost(made) == []

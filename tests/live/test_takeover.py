@@ -94,7 +94,7 @@ def test_two_intents_about_the_same_pods_start_them_once() -> None:
 
 
 def test_an_unusable_intent_is_reported_and_removed_after_its_deadline() -> None:
-    """Nothing known is such; the one here stands for what nobody foresaw."""
+    """No known intent is unusable; the one here stands for a case that the code does not foresee."""
 
     async def story() -> None:
         stage = Stage(nodes=1, gpus=1)

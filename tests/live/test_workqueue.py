@@ -14,16 +14,16 @@ Do = Callable[[str], Awaitable[float | None]]
 Story = Callable[[WorkQueue[str], VirtualClock], Awaitable[None]]
 
 
-def told(story: Story, do: Callable[[VirtualClock], Do], *, concurrency: int = 2) -> None:
-    """Runs a story with duties at work."""
+def run_story(story: Story, do: Callable[[VirtualClock], Do], *, concurrency: int = 2) -> None:
+    """Runs a story with the work queue running."""
 
     async def main() -> None:
         clock = VirtualClock()
-        duties = WorkQueue(clock, do(clock), concurrency=concurrency)
-        task = asyncio.create_task(duties.run())
+        queue = WorkQueue(clock, do(clock), concurrency=concurrency)
+        task = asyncio.create_task(queue.run())
         await rest()
         try:
-            await story(duties, clock)
+            await story(queue, clock)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -41,17 +41,17 @@ def test_a_key_is_processed_when_due_and_as_often_as_it_requests() -> None:
 
         return work
 
-    async def story(duties: WorkQueue[str], clock: VirtualClock) -> None:
-        duties.put("late", 5)
-        duties.put("again")
-        duties.put("now")
+    async def story(queue: WorkQueue[str], clock: VirtualClock) -> None:
+        queue.put("late", 5)
+        queue.put("again")
+        queue.put("now")
         await clock.advance(25)
         assert done == [("again", 0), ("now", 0), ("late", 5), ("again", 10), ("again", 20)]
-        duties.drop("again")
+        queue.drop("again")
         await clock.advance(100)
         assert len(done) == 5
 
-    told(story, do)
+    run_story(story, do)
 
 
 def test_the_earlier_due_time_counts() -> None:
@@ -64,17 +64,17 @@ def test_the_earlier_due_time_counts() -> None:
 
         return work
 
-    async def story(duties: WorkQueue[str], clock: VirtualClock) -> None:
-        duties.put("a", 30)
-        duties.put("a", 10)
-        duties.put("a", 20)
+    async def story(queue: WorkQueue[str], clock: VirtualClock) -> None:
+        queue.put("a", 30)
+        queue.put("a", 10)
+        queue.put("a", 20)
         await clock.advance(100)
         assert done == [10]
 
-    told(story, do)
+    run_story(story, do)
 
 
-def test_one_key_is_in_one_pair_of_hands_and_is_done_again_for_news_that_came_meanwhile() -> None:
+def test_one_key_has_one_worker_and_is_processed_again_for_changes_that_came_meanwhile() -> None:
     began: list[str] = []
     ended: list[str] = []
 
@@ -87,21 +87,21 @@ def test_one_key_is_in_one_pair_of_hands_and_is_done_again_for_news_that_came_me
 
         return work
 
-    async def story(duties: WorkQueue[str], clock: VirtualClock) -> None:
+    async def story(queue: WorkQueue[str], clock: VirtualClock) -> None:
         for key in ("a", "a", "b", "c"):
-            duties.put(key)
+            queue.put(key)
         await rest()
-        assert began == ["a", "b"]  # two pairs of hands, and a only once
+        assert began == ["a", "b"]  # two workers, and a only once
         for _ in range(5):
-            duties.put("a")
-        assert not duties.is_idle
+            queue.put("a")
+        assert not queue.is_idle
         await clock.advance(10)
         assert began == ["a", "b", "c", "a"] or began == ["a", "b", "a", "c"]
         await clock.advance(100)
         assert sorted(ended) == ["a", "a", "b", "c"]
-        assert duties.is_idle
+        assert queue.is_idle
 
-    told(story, do)
+    run_story(story, do)
 
 
 def test_after_failures_a_key_waits_longer_each_time_up_to_a_limit() -> None:
@@ -114,14 +114,14 @@ def test_after_failures_a_key_waits_longer_each_time_up_to_a_limit() -> None:
 
         return work
 
-    async def story(duties: WorkQueue[str], clock: VirtualClock) -> None:
-        duties.put("a")
+    async def story(queue: WorkQueue[str], clock: VirtualClock) -> None:
+        queue.put("a")
         await clock.advance(100)
         pauses = [later - earlier for earlier, later in itertools.pairwise(tried)]
         assert pauses[:3] == [FIRST_DELAY, 2 * FIRST_DELAY, 4 * FIRST_DELAY]
         assert max(pauses) == LONGEST_DELAY
 
-    told(story, do)
+    run_story(story, do)
 
 
 def test_what_will_be_refused_again_and_what_is_gone_is_not_tried_again() -> None:
@@ -134,19 +134,19 @@ def test_what_will_be_refused_again_and_what_is_gone_is_not_tried_again() -> Non
 
         return work
 
-    async def story(duties: WorkQueue[str], clock: VirtualClock) -> None:
-        duties.put("refused")
-        duties.put("missing")
+    async def story(queue: WorkQueue[str], clock: VirtualClock) -> None:
+        queue.put("refused")
+        queue.put("missing")
         await clock.advance(100)
         assert sorted(tried) == ["missing", "refused"]
-        duties.put("refused")  # something about it changed
+        queue.put("refused")  # something about it changed
         await clock.advance(1)
         assert tried.count("refused") == 2
 
-    told(story, do)
+    run_story(story, do)
 
 
-def test_a_server_that_says_when_is_asked_then() -> None:
+def test_a_server_that_says_when_to_retry_is_retried_then() -> None:
     tried: list[float] = []
 
     def do(clock: VirtualClock) -> Do:
@@ -158,12 +158,12 @@ def test_a_server_that_says_when_is_asked_then() -> None:
 
         return work
 
-    async def story(duties: WorkQueue[str], clock: VirtualClock) -> None:
-        duties.put("a")
+    async def story(queue: WorkQueue[str], clock: VirtualClock) -> None:
+        queue.put("a")
         await clock.advance(20)
         assert tried == [0, 7]
 
-    told(story, do)
+    run_story(story, do)
 
 
 def test_a_fault_in_one_key_stops_no_other() -> None:
@@ -178,12 +178,12 @@ def test_a_fault_in_one_key_stops_no_other() -> None:
 
         return work
 
-    async def story(duties: WorkQueue[str], clock: VirtualClock) -> None:
-        duties.put("odd")
-        duties.put("good")
+    async def story(queue: WorkQueue[str], clock: VirtualClock) -> None:
+        queue.put("odd")
+        queue.put("good")
         await clock.advance(LONGEST_DELAY + 1)
         assert done.count("good") > 10
         assert done.count("odd") == 2
-        assert duties.failed == 2
+        assert queue.failed == 2
 
-    told(story, do, concurrency=1)
+    run_story(story, do, concurrency=1)

@@ -46,7 +46,9 @@ def test_a_server_that_is_away_or_overloaded_refuses_nothing(status: int) -> Non
 def test_answers_that_differ_each_time_end_too() -> None:
     tries = write_retry.Attempts()
     for second in range(0, int(write_retry.LONGEST_SECONDS), 5):
-        tries.failed(failures.Conflict(f"somebody wrote version {second}", status=409), second)
+        tries.failed(
+            failures.Conflict(f"another writer stored version {second}", status=409), second
+        )
         assert not tries.are_over(second, others_succeeded_at=second)
     assert tries.are_over(write_retry.LONGEST_SECONDS, others_succeeded_at=NEVER)
 

@@ -1,4 +1,4 @@
-"""Quantities, versions and objects nobody wrote: our model says what upstream says."""
+"""Generated quantities, versions and objects: our model gives upstream's answers."""
 
 from __future__ import annotations
 

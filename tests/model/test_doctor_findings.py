@@ -465,7 +465,7 @@ def test_slices_of_nodes_that_are_gone_and_no_slices_at_all() -> None:
 def test_classes_that_match_nothing_or_cannot_be_used() -> None:
     expected = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}
     none = {"gpu.nvidia.com": findings.Matches(8, 0)}
-    assert said(healthy(matches=none), "classes") == []  # nobody asks for it: a note
+    assert said(healthy(matches=none), "classes") == []  # no request names it: a note
     finding = only(
         healthy(matches=none, claims=(claim("x", **expected),)), "classes", Severity.WARNING
     )

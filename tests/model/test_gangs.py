@@ -103,7 +103,7 @@ RAY = {"ray.io/cluster": "tune", "ray.io/node-type": "worker", "ray.io/group": "
             "default",
         ),
         (pod(owner=(*JOB, "llama-workers-1"), labels=JOBSET), "jobset/llama", "workers/1"),
-        (pod(labels=JOBSET), "pod/p", "default"),  # nobody owns it: a label alone is no JobSet
+        (pod(labels=JOBSET), "pod/p", "default"),  # it has no owner: a label alone is no JobSet
         (pod(owner=(*SET, "serve"), labels=LEADER), "leaderworkerset/serve/2", "leader"),
         (pod(owner=(*SET, "serve-2"), labels=WORKER), "leaderworkerset/serve/2", "worker"),
         (

@@ -148,7 +148,7 @@ def test_without_a_label_the_only_queue_that_takes_the_namespace_is_used() -> No
 def test_a_queue_out_of_order_still_counts_so_that_a_repair_moves_no_work() -> None:
     assert (
         asked("see").verdict is Verdict.SEVERAL
-    )  # vision, and the broken one that takes everybody
+    )  # vision, and the broken one that takes every namespace
 
 
 def test_a_namespace_may_name_its_queue_itself() -> None:

@@ -470,7 +470,7 @@ def test_labels_and_what_selects_them_map_alike() -> None:
     team = result["example.com/team"]
     assert team.startswith("value-")
     assert result["kubernetes.io/hostname"] == messages["metadata"]["name"] == "node-000"
-    assert result["example.com/rack"] == "7"  # somebody compares it as a number
+    assert result["example.com/rack"] == "7"  # a selector compares it as a number
     unchanged = (
         "topology.kubernetes.io/zone",
         "nvidia.com/gpu.product",

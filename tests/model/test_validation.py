@@ -1,4 +1,4 @@
-"""Validation: the recorded verdicts of Kubernetes 1.37, and the rules told one by one."""
+"""Validation: the recorded verdicts of Kubernetes 1.37, and the rules one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation held against upstream's own code: objects nobody wrote down, changed at random from a seed."""
+"""Validation held against upstream's own code: generated objects, changed at random from a seed."""
 
 from __future__ import annotations
 

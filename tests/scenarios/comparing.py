@@ -19,7 +19,7 @@ PLACEMENT = "placement"
 CEILING = "ceiling"
 Document = dict[str, Any]
 ACTIVE = frozenset({State.BOUND, State.RUNNING, State.NOMINATED})
-FOR_NOBODY = frozenset({plan.Rule.STALE, plan.Rule.OVERTIME})
+WITHOUT_BENEFICIARY = frozenset({plan.Rule.STALE, plan.Rule.OVERTIME})
 
 
 class Deviation(NamedTuple):
@@ -198,7 +198,7 @@ def _wrongly_evicted(scenario: scenario_format.Scenario, decided: plan.Plan) -> 
         nomination.gang for nomination in decided.nominations
     }
     for eviction in decided.evictions:
-        if eviction.rule in FOR_NOBODY:
+        if eviction.rule in WITHOUT_BENEFICIARY:
             continue
         if not jobs[eviction.gang].preemptible:
             yield f"{eviction.pod} of a job that cannot be made to yield was evicted: {eviction.rule}"

@@ -1,8 +1,8 @@
 """A second reading of the rules scenarios assume, slow and plain, that shares no code with the engine.
 
 For clusters of one node and whole GPUs, where no choice of a node or a device can change who starts: then a scenario
-has one right answer. Given a document; says in which state every pod ends. One rule is the engine's own: nobody yields
-if somebody else would get the room next.
+has one right answer. Given a document; says in which state every pod ends. One rule is the engine's own: no pod yields
+if another job would get the room next.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Reading(Shares):
         )
 
     def _offers(self, job: str, queue: str) -> bool:
-        """A queue that is below its quota is asked by nobody who stays within its own."""
+        """A job that stays within its own quota evicts nothing in a queue below its quota."""
         mine, other = self.pair(self.jobs[job]["queue"], queue)
         asked = self.asked(self.next_pods(job))
         if not self._is_within(mine, asked):
@@ -267,7 +267,7 @@ class Reading(Shares):
         return started < least
 
     def _try(self, kind: str, job: str, pods: list[str], chosen: list[Portion]) -> bool:
-        """Evicts on paper, places everybody in the usual order, and keeps it if that is fair."""
+        """Evicts on paper, places every pending job in the usual order, and keeps it if that is fair."""
         before = dict(self.state)
         self.state.update({pod: TAKEN for _, taken in chosen for pod in taken})
         is_placed = self._refill(job, pods, {victim for victim, _ in chosen}, before)
@@ -355,7 +355,7 @@ class Reading(Shares):
     def _starts_next(
         self, job: str, pods: list[str], gone: list[Portion], before: dict[str, str]
     ) -> bool:
-        """Whether the room would be the job's, were everybody who waits in these queues asked next."""
+        """Whether the job would get the room if all waiting jobs of these queues were decided next."""
         after, self.state = self.state, dict(before)
         try:
             return self._has_turn(job, pods, gone)

@@ -117,10 +117,10 @@ class Groups:
 
     def goes_next(self, job: str, gone: set[str]) -> list[str]:
         """A pod beyond a minimum, else a group beyond it, else all that run."""
-        everybody = [
+        on_nodes = [
             name for name in self.pods if self.job_of[name] == job and self.state[name] in ON_NODE
         ]
-        running = [pod for pod in everybody if pod not in gone]
+        running = [pod for pod in on_nodes if pod not in gone]
         return self._surplus(job, None, gone, running) or running
 
     def _surplus(

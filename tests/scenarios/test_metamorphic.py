@@ -121,14 +121,15 @@ def test_a_step_that_does_nothing_is_as_good_as_none(public: list[Document]) -> 
     ]
     asked = 0
     for document in single[::6]:
-        alone = told(document)
+        alone = report_of(document)
         for idle in ("consolidation", "preempt", "stale_gang_eviction"):
-            first = told(document | {"run": document["run"] | {"actions": [idle]}})
+            first = report_of(document | {"run": document["run"] | {"actions": [idle]}})
             if sum(msgspec.to_builtins(first.per_cycle[0]).values()):
                 continue
             asked += 1
             assert (
-                told(document | {"run": document["run"] | {"actions": [idle, "reclaim"]}}) == alone
+                report_of(document | {"run": document["run"] | {"actions": [idle, "reclaim"]}})
+                == alone
             ), (
                 document["id"],
                 idle,
@@ -136,7 +137,7 @@ def test_a_step_that_does_nothing_is_as_good_as_none(public: list[Document]) -> 
     assert asked > 10
 
 
-def told(document: Document) -> scenario_outcome.ScenarioReport:
+def report_of(document: Document) -> scenario_outcome.ScenarioReport:
     scenario = scenario_format.read(json.dumps(document).encode(), place="here")
     return scenario_outcome.report(scenario, run_scenario.run(scenario))
 

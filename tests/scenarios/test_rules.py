@@ -305,7 +305,7 @@ def rack(name: str, zone: str, rack_: str | None, *, gpus: int = 1) -> build.Tre
         ),  # racks of one name in two zones are two racks
         ({"topology": "t", "required": "zone"}, False),
         ({"topology": "t", "preferred": "rack"}, True),
-        ({"topology": "nobody", "preferred": "rack"}, False),
+        ({"topology": "missing", "preferred": "rack"}, False),
         ({"topology": "t", "preferred": "row"}, False),
         ({"topology": "t", "required": "row"}, False),
     ],

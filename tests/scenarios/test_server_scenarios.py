@@ -44,7 +44,7 @@ def test_a_fifth_of_each_area_is_chosen_whatever_their_order(
 
 def test_names_are_such_as_a_server_takes(documents: list[choosing.Document]) -> None:
     for document in documents:
-        story = choosing.told(document)
+        story = choosing.story_of(document)
         names = [job.name for job in story.scenario.jobs]
         names += [pod.name for job in story.scenario.jobs for pod in job.pods]
         names += [queue.name for queue in story.scenario.queues]
@@ -55,7 +55,7 @@ def test_names_are_such_as_a_server_takes(documents: list[choosing.Document]) ->
 
 def test_what_owners_say_is_what_the_scenarios_mean(documents: list[choosing.Document]) -> None:
     for document in documents:
-        scenario = choosing.told(document).scenario
+        scenario = choosing.story_of(document).scenario
         if not asking.problem(scenario):
             for job in scenario.jobs:
                 assert facts(said(job, scenario)) == facts(meant(job, scenario)), (
@@ -73,7 +73,7 @@ def test_groups_no_owner_has_are_a_problem() -> None:
 
 def said(job: scenario_format.Job, scenario: scenario_format.Scenario) -> gangs.Gang:
     """The gang as it is read off the object that owns its pods."""
-    (plural, tree), *_ = asking.told(job, scenario).objects
+    (plural, tree), *_ = asking.objects_of(job, scenario).objects
     gang = owner_gangs.gang_of(msgspec.convert(tree, KINDS[plural]))
     assert gang is not None
     return gang

@@ -22,7 +22,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def names_in_order(document: Document, chance: random.Random) -> Document | None:
-    """Everybody is called differently, and stands in the same order by name."""
+    """Every object has another name, in the same order by name."""
     return renamed(
         document, {kind: _ordered(old, chance) for kind, old in _names(document).items()}
     )
@@ -180,18 +180,20 @@ def _with_keys_shuffled(value: Any, chance: random.Random) -> Any:
 def numbers_as_fractions(document: Document, chance: random.Random) -> Document | None:
     """Whole numbers with a point: 2.0 for 2."""
 
-    def told(value: Any) -> Any:
+    def with_points(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: told(one) for key, one in value.items()}
+            return {key: with_points(one) for key, one in value.items()}
         if isinstance(value, list):
-            return [told(item) for item in value]
+            return [with_points(item) for item in value]
         return (
             float(value)
             if isinstance(value, int) and not isinstance(value, bool) and value < 2**53
             else value
         )
 
-    return {key: told(value) if key != "expect" else value for key, value in document.items()}
+    return {
+        key: with_points(value) if key != "expect" else value for key, value in document.items()
+    }
 
 
 def defaults_left_out(document: Document, chance: random.Random) -> Document | None:
@@ -229,7 +231,7 @@ def defaults_left_out(document: Document, chance: random.Random) -> Document | N
 
 
 def nothings_written_out(document: Document, chance: random.Random) -> Document | None:
-    """With null for whatever a pod, a job or a group may do without, and with fields nobody knows."""
+    """With null for whatever a pod, a job or a group may do without, and with unknown fields."""
     result = copy.deepcopy(document)
     for job in result["jobs"]:
         _write_out(job, ("topology", "started_s_ago", "stale_for_s", "stale_grace_s"))
@@ -371,7 +373,7 @@ def ages_stretched(document: Document, chance: random.Random) -> Document | None
 
 
 def cpu_and_memory_scaled(document: Document, chance: random.Random) -> Document | None:
-    """Three times the cpu and seven times the memory, for everybody and everywhere."""
+    """Three times the cpu and seven times the memory, for every pod, node and queue."""
     factors = {"cpu": 3, "memory": 7}
     result = copy.deepcopy(document)
     amounts = [node["allocatable"] for node in result["nodes"]]

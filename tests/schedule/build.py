@@ -33,7 +33,7 @@ def struct(kind: str, tree: TREE) -> Any:
 
 
 def node(name: str, **facts: Any) -> nodes.Node:
-    """A node of 64 cpus and 256Gi, unless told otherwise."""
+    """A node of 64 cpus and 256Gi, by default."""
     allocatable = {"cpu": "64", "memory": "256Gi", "pods": "110"} | facts.pop("allocatable", {})
     labels = {"kubernetes.io/hostname": name} | facts.pop("labels", {})
     tree = {
@@ -148,7 +148,7 @@ def put(cluster: World, *given: Object) -> World:
 
 
 def carried_out(cluster: World, done: plan.Plan) -> World:
-    """The world after somebody wrote the plan to the API: claims first, then bindings."""
+    """The world after the plan is written to the API: claims first, then bindings."""
     for placement in done.placements:
         carry_out(cluster, placement)
     return cluster

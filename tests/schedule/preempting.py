@@ -129,7 +129,7 @@ class Both:
         }
 
     def ours(self, waiting: Sequence[Tree], spared: Collection[str] = ()) -> dict[str, Outcome]:
-        """What ours decides, by pod; whoever a budget protects is spared, as the evictor does."""
+        """What ours decides, by pod; pods that a budget protects are spared, as the evictor does."""
         structs = [codec.decode(pod).struct for pod in waiting]
         for struct in structs:
             self._world.apply(Changed(struct))

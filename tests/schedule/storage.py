@@ -37,7 +37,7 @@ def storage_class(
 def volume(
     name: str, *, on: str = "", size: str = "10Gi", **facts: Any
 ) -> volumes.PersistentVolume:
-    """A volume nobody has, on one node or, without any, within reach of all."""
+    """An unbound volume, on one node or, without any, within reach of all."""
     metadata = {"name": name, "uid": f"uid-of-volume-{name}"} | facts.pop("metadata", {})
     spec: dict[str, Any] = {
         "capacity": {"storage": size},

@@ -21,7 +21,7 @@ def test_we_agree_with_upstream_about_every_node() -> None:
     tally = upstream.Tally()
     for seed in ONE_BY_ONE:
         upstream.tell(_story(seed), oracle.session(), tally)
-        assert not tally.disagreements, _told(seed, tally)
+        assert not tally.disagreements, _describe(seed, tally)
     assert tally.pods > 1100
     assert tally.placed > 400
     assert tally.refused_by_the_api < tally.pods / 20
@@ -34,12 +34,12 @@ def test_what_one_decision_assumes_of_its_first_pods_is_true_of_its_last_ones() 
     tally = upstream.Tally()
     for seed in AT_ONCE:
         upstream.tell_at_once(_story(seed), oracle.session(), tally)
-        assert not tally.disagreements, _told(seed, tally)
+        assert not tally.disagreements, _describe(seed, tally)
     assert tally.placed > 100
 
 
 def test_a_pod_only_one_side_knows_is_noticed() -> None:
-    """The comparison itself: upstream is told of pods that hold ports and room, ours is not."""
+    """The comparison itself: only upstream knows of pods that hold ports and room."""
     story = _story(1)
     tally = upstream.Tally()
     both = upstream.Both(oracle.session(), story.objects)
@@ -60,6 +60,6 @@ def _story(seed: int) -> constraints.Story:
     return constraints.story(random.Random(seed), upstream.admit(oracle.session()))
 
 
-def _told(seed: int, tally: upstream.Tally) -> str:
+def _describe(seed: int, tally: upstream.Tally) -> str:
     result = tally.disagreements[0]
     return f"seed {seed}: {result.why}: node {result.node}: ours {result.ours}, theirs {result.theirs}: {result.pod}"

@@ -39,7 +39,7 @@ NOWS = (simulated_cluster.EPOCH, simulated_cluster.EPOCH, durations.FIRST, durat
 
 
 def odd_pod(rng: random.Random, pod: pods.Pod) -> pods.Pod:
-    """The pod with times somebody else wrote."""
+    """The pod with times that another client wrote."""
 
     def moment() -> str:
         return rng.choice(MOMENTS)

@@ -1,4 +1,4 @@
-"""Stories about deciding: who starts where, on which devices, and what the others are told."""
+"""Stories about deciding: who starts where, on which devices, and which reasons the others get."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_what_keeps_a_pod_from_its_claims_is_said_claim_by_claim() -> None:
     ]
 
 
-def test_a_template_that_does_not_exist_is_told_from_one_whose_claim_is_to_come() -> None:
+def test_a_missing_template_has_another_reason_than_a_claim_not_made_yet() -> None:
     entries = [{"name": "gpu", "resourceClaimTemplateName": "two"}]
     world = build.world(build.pod("p", resourceClaims=entries), nodes=1)
     assert build.summary_of(build.decided(world), "p") == (
@@ -300,7 +300,7 @@ def test_pods_that_do_not_wait_are_passed_over() -> None:
         build.pod("a"), build.pod("bound", nodeName="n0"), build.pod("assumed"), nodes=1
     )
     world.assume(world.pods["uid-of-assumed"], "n0")
-    asked = ["uid-of-assumed", "uid-of-bound", "uid-of-nobody", "uid-of-a", "uid-of-a"]
+    asked = ["uid-of-assumed", "uid-of-bound", "uid-of-no-pod", "uid-of-a", "uid-of-a"]
     plan = build.decided(world, among=asked)
     assert build.nodes_of(plan) == {"a": "n0"}
     assert plan.refusals == ()

@@ -229,7 +229,7 @@ def test_where_a_device_plugin_offers_the_resource_it_is_counted_and_no_claim_is
 
 
 def test_a_plugin_that_has_given_everything_away_is_not_helped_out_by_devices() -> None:
-    """The node looks like one without a plugin to whoever sees only what is left."""
+    """By its free amounts alone, the node looks like one without a plugin."""
     world = cluster(build.node("n0", allocatable={GPU: "1"}), nodes=2, gpus=1)
     build.put(world, wanting("a"), wanting("b"), wanting("c"))
     plan_ = build.decided(world)

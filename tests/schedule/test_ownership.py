@@ -1,4 +1,4 @@
-"""Beside other schedulers: only our nodes and our devices are given out, and whoever waits for others' is told so."""
+"""Next to other schedulers: only our nodes and devices are given out; a pod that needs others' gets a reason."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def test_with_a_taint_as_mark_only_tainted_nodes_are_ours_and_pods_must_tolerate
 def test_devices_our_rules_mark_are_ours_alone() -> None:
     world = build.world(build.claim("c"), build.pod("p", uses=("c",)), nodes=2)
     build.put(world, build.taint_rule("ours", pool="n1"))
-    assert build.nodes_of(build.decided(world)) == {"p": "n0"}  # everybody else keeps away from n1
+    assert build.nodes_of(build.decided(world)) == {
+        "p": "n0"
+    }  # pods without the toleration keep away from n1
     done = decided(world, device_rules=("ours",))
     assert build.nodes_of(done) == {"p": "n1"}
     assert done.placements[0].allocations[0].result.devices.results[0].tolerations == ()

@@ -20,7 +20,7 @@ def test_pod_by_pod_we_preempt_as_kube_scheduler_does() -> None:
     tally = preempting.Tally()
     for seed in SEEDS:
         preempting.compare_singly(_case(seed), oracle.session(), tally)
-        assert not tally.differences, _told(seed, tally)
+        assert not tally.differences, _describe(seed, tally)
     _assert_that_much_was_compared(tally)
 
 
@@ -28,12 +28,12 @@ def test_one_decision_about_all_is_what_kube_scheduler_does_one_after_the_other(
     tally = preempting.Tally()
     for seed in SEEDS:
         preempting.compare_together(_case(seed), oracle.session(), tally)
-        assert not tally.differences, _told(seed, tally)
+        assert not tally.differences, _describe(seed, tally)
     _assert_that_much_was_compared(tally)
 
 
 def test_a_pod_only_one_side_may_end_is_noticed() -> None:
-    """The comparison itself: ours is told that every other pod that runs may not be evicted, upstream is not."""
+    """The comparison itself: only our side knows that every other running pod may not be evicted."""
     tally = preempting.Tally()
     for seed in SEEDS:
         case = _case(seed)
@@ -60,6 +60,6 @@ def _case(seed: int) -> preemptions.Case:
     return preemptions.case(random.Random(seed))
 
 
-def _told(seed: int, tally: preempting.Tally) -> str:
+def _describe(seed: int, tally: preempting.Tally) -> str:
     result = tally.differences[0]
     return f"seed {seed}: pod {result.pod['metadata']['name']}: ours {result.ours}, theirs {result.theirs}"

@@ -23,7 +23,7 @@ from tests.support.oracle import Oracle
 Tree = dict[str, Any]
 Key = tuple[str, str, str]  # kind, namespace, name
 
-FILTERING: Final = (policy.Step.ALLOCATE,)  # the oracle evicts nobody
+FILTERING: Final = (policy.Step.ALLOCATE,)  # the oracle evicts no pod
 PLUGINS: Final = {  # what a kind of constraint is refused by upstream
     "node selector": ("NodeAffinity",),
     "node affinity": ("NodeAffinity",),
@@ -285,7 +285,7 @@ class Both:
         self.run(pod, placement.node)
 
     def run(self, pod: Tree, node: str) -> None:
-        """The pod runs on the node, whoever put it there."""
+        """The pod runs on the node, whichever side put it there."""
         self._happens([_running(pod, node)])
 
     def forget(self, trees: Iterable[Tree]) -> None:
@@ -298,7 +298,7 @@ class Both:
         return list(self._known.values())
 
     def _alone(self, pod: pods.Pod, node: str) -> str | None:
-        """Why the pod cannot run on the node, all others being somebody else's. Nodes without a mark are not ours."""
+        """Why the pod cannot run on the node, where all other nodes are not ours. Nodes without a mark are not ours."""
         if constraints_nodes.OWN not in self._known["Node", "", node]["metadata"].get("labels", {}):
             return "not asked"
         only = policy.Policy(

@@ -1,1 +1,1 @@
-"""What somebody who means harm can try, threat by threat, as docs/explanation/threats.md lists them."""
+"""What an attacker can try, threat by threat, as docs/explanation/threats.md lists them."""

@@ -1,4 +1,4 @@
-"""The running cluster of the command line's tests, for attacks on whoever reads its output."""
+"""The running cluster of the command line's tests, for attacks on the reader of its output."""
 
 from tests.cli.conftest import _sample, cluster, empty, state
 

@@ -1,4 +1,4 @@
-"""Objects nobody should send: real ones with fields dropped, doubled, retyped, blown up, and text that is no JSON.
+"""Hostile objects: real ones with fields dropped, doubled, retyped, blown up, and text that is no JSON.
 
 Given an object and a `random.Random`; the same seed gives the same bytes. Never judges what it makes.
 """

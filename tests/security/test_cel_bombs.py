@@ -1,4 +1,4 @@
-"""Expressions made to burn time: what they may cost is counted in steps, and nobody else waits for them."""
+"""Expressions made to burn time: what they may cost is counted in steps, and no other pod waits for them."""
 
 from __future__ import annotations
 

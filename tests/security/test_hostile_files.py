@@ -84,7 +84,7 @@ def test_a_finding_is_made_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_ends_a_child_or_never_ends_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With real children: one kills itself, one takes all memory, one counts for ever; the rest is handed over."""
+    """With real children: one kills itself, one takes all memory, one counts endlessly; the rest is handed over."""
 
     def read_badly(file: Path) -> None:
         match file.read_bytes():

@@ -1,4 +1,4 @@
-"""Huge and broken objects: none stops the loop, none hides another, each is told of."""
+"""Huge and broken objects: none stops the loop, none hides another, each is reported."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def sound(name: str, version: int) -> bytes:
 
 
 def deep_claim(name: str, version: int, levels: int = DEPTH) -> bytes:
-    """A claim as anybody may create it, with parameters nested so deep."""
+    """A claim as any tenant may create it, with parameters nested so deep."""
     tree = {
         "metadata": {
             "name": name,
@@ -92,7 +92,7 @@ class Wire(transport.Transport):
 
 
 class Sink:
-    """Remembers the names that are there, and what it was told in between."""
+    """Remembers the names that are there, and the problems reported in between."""
 
     def __init__(self) -> None:
         self.objects: set[str] = set()
@@ -115,8 +115,8 @@ class Sink:
         self.unread.append(f"{name}: {problem}")
 
 
-def told(page: bytes, *lines: bytes, kind: registry.Kind = registry.NODE) -> Sink:
-    """What a sink hears of a list and a watch."""
+def watched(page: bytes, *lines: bytes, kind: registry.Kind = registry.NODE) -> Sink:
+    """A sink after a list and a watch."""
     sink = Sink()
 
     async def main() -> None:
@@ -152,7 +152,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("document", BROKEN.values(), ids=BROKEN)
 def test_a_broken_object_hides_no_other_in_a_list_or_a_watch(document: bytes) -> None:
-    sink = told(
+    sink = watched(
         page(sound("a", 5), document, sound("b", 6)),
         line("ADDED", document),
         line("ADDED", sound("c", 12)),
@@ -165,14 +165,14 @@ def test_a_broken_object_hides_no_other_in_a_list_or_a_watch(document: bytes) ->
     "text", [b"", b"nonsense", b'{"type":"ADDED"', b'{"object":{}}', b"\xff\xfe", b"NaN"], ids=repr
 )
 def test_a_line_that_is_not_an_event_makes_it_list_again(text: bytes) -> None:
-    sink = told(page(sound("a", 5)), text, line("ADDED", sound("lost", 12)))
+    sink = watched(page(sound("a", 5)), text, line("ADDED", sound("lost", 12)))
     assert "not an event" in sink.broke[0]
     assert sink.objects == {"a"}
 
 
 def test_parameters_as_deep_as_a_server_takes_hide_nothing(any_depth: None) -> None:
     deep = deep_claim("deep", 6)
-    sink = told(
+    sink = watched(
         page(sound("a", 5), deep, sound("b", 7)),
         line("MODIFIED", deep_claim("deep", 11)),
         line("ADDED", sound("c", 12)),
@@ -193,7 +193,7 @@ def test_the_deepest_document_go_reads_is_read_and_written(any_depth: None) -> N
 def test_deeper_than_that_is_a_failure_with_a_name_and_not_a_crash() -> None:
     with pytest.raises(failures.Unavailable, match="list claims: the answer is not a list"):
         decode.page(page(hostile.deep(100_000)), doing="list claims")
-    sink = told(page(), line("ADDED", hostile.deep(100_000)))
+    sink = watched(page(), line("ADDED", hostile.deep(100_000)))
     assert "not an event" in sink.broke[0]
 
 
@@ -281,10 +281,13 @@ def test_a_line_of_ten_megabytes_passes_and_the_next_one_too() -> None:
             }
         }
     )
-    assert told(page(), line("ADDED", big), line("ADDED", sound("c", 12))).objects == {"big", "c"}
+    assert watched(page(), line("ADDED", big), line("ADDED", sound("c", 12))).objects == {
+        "big",
+        "c",
+    }
 
 
-def test_a_line_without_end_is_not_collected_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_without_end_is_not_collected_endlessly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "MAX_LINE_BYTES", 1000)
     taken = 0
 
@@ -351,7 +354,7 @@ def test_a_pod_with_thousands_of_tolerations_and_terms_ends_and_others_start() -
 
 
 def test_a_device_that_no_search_could_finish_leaves_time_for_others() -> None:
-    """The budget counts steps: a claim made to keep the search busy ends, and whoever comes after is decided."""
+    """The budget counts steps: a claim made to keep the search busy ends, and later pods are decided."""
 
     async def story() -> None:
         stage = Stage(nodes=2, gpus=8)
@@ -402,7 +405,7 @@ def test_parameters_of_drivers_are_passed_on_letter_by_letter(parameters: bytes)
     step = claim_patches.reserve("uid-c", result, user, expected=None)
     first = step(outcome)
     assert isinstance(first, write_retry.Patch)
-    assert not first.adds, "a strategic patch would have the server write the parameters anew"
+    assert not first.adds, "a strategic patch would have the server rewrite the parameters"
     protected = first.after
     assert protected is not None
     second = step(protected)

@@ -80,7 +80,7 @@ def test_events_and_conditions_quote_what_others_wrote_without_its_power(text: s
         assert event.note.isprintable(), ascii(event.note)
         assert test_recorder.condition(stage).message.isprintable()
 
-    test_recorder.told(story)
+    test_recorder.run_story(story)
 
 
 def test_a_megabyte_of_reasons_fits_into_an_event_and_a_condition() -> None:
@@ -92,7 +92,7 @@ def test_a_megabyte_of_reasons_fits_into_an_event_and_a_condition() -> None:
         assert len(event.note.encode()) <= api_events.MAX_NOTE_BYTES
         assert len(test_recorder.condition(stage).message.encode()) <= recorder.MAX_MESSAGE_BYTES
 
-    test_recorder.told(story)
+    test_recorder.run_story(story)
 
 
 @pytest.mark.parametrize("document", [{"message": MEGABYTE, "reason": "Forbidden"}, MEGABYTE])
@@ -104,7 +104,7 @@ def test_what_a_server_or_a_webhook_says_is_cut(document: object) -> None:
 
 
 def test_names_of_objects_are_no_labels_of_metrics() -> None:
-    """Else anybody who may create objects could make as many time series as they like."""
+    """Else any tenant who may create objects could make as many time series as they like."""
     made = metrics.Metrics()
     feed = informer.Feed(
         _picture(),

@@ -32,7 +32,7 @@ PARAMETERS = {
     "braces": b'{"}]":"{[\\"","\\\\":"\\\\"}',
     "order": b'{"b":1.0,"a":"\\u00e9\\/"}',
 }
-# What it takes too, and then allows nobody who speaks JSON to protect: every such writer changes the spacing.
+# What it takes too, and then no JSON client can protect: every such writer changes the spacing.
 SPACED = b'{"a": 1}'
 
 

@@ -52,7 +52,7 @@ def test_a_pod_the_engine_fails_on_delays_no_other_pod(batch_pods: int) -> None:
                 fault_isolation.MESSAGE,
             )
             assert len(stage.events("FailedScheduling")) == 2, (
-                "each is told once, however often it is tried"
+                "each gets one event, however often it is tried"
             )
             assert len(stage.devices()) == len(set(stage.devices())) == 6
             assert stage.differences() == ()

@@ -1,4 +1,4 @@
-"""Labels, names, owners and reservations that somebody made up open nothing that was closed."""
+"""Labels, names, owners and reservations that an attacker made up open nothing that was closed."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_pod_that_names_us_gains_no_more_than_any_other_pod_of_ours() -> None:
     [
         {
             "namespace": "elsewhere"
-        },  # right owner, wrong namespace: an owner reference is anybody's to write
+        },  # right owner, wrong namespace: any tenant may write an owner reference
         {"uid": "uid-of-another"},
         {"controller": False},
     ],

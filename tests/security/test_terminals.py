@@ -1,4 +1,4 @@
-"""Names, files and arguments of others cannot steer the terminal of whoever reads what a command says."""
+"""Names, files and arguments of others cannot steer the terminal of a user who reads a command's output."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def deleted(api: SimApi, kind: registry.Kind, name: str, **options: Any) -> None
 
 
 class Book:
-    """A sink that writes down what it is told."""
+    """A sink that records its calls."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, Any]] = []
@@ -333,7 +333,7 @@ def test_what_a_node_owned_goes_with_it() -> None:
     deleted(api, registry.NODE, "n1")
     api.settle()
     assert api.all(registry.LEASE) == []
-    assert len(api.all(registry.POD)) == 1  # nobody here knows whether its Job is gone
+    assert len(api.all(registry.POD)) == 1  # this server does not know whether its Job is gone
 
 
 # Interference
@@ -359,7 +359,7 @@ def test_a_request_can_be_stopped_before_it_arrives_or_its_answer_lost() -> None
     assert asked == ["create resourceclaims", "create resourceclaims"]
 
 
-def test_requests_take_as_long_as_they_are_told() -> None:
+def test_requests_take_the_configured_time() -> None:
     async def main() -> None:
         clock = VirtualClock()
         api = SimApi(clock, delay_seconds=0.5)

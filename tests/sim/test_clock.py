@@ -7,7 +7,7 @@ import asyncio
 from dovetail.sim.virtual_clock import BEGINNING, VirtualClock
 
 
-def test_time_passes_only_when_told() -> None:
+def test_time_passes_only_when_advanced() -> None:
     async def main() -> None:
         clock = VirtualClock()
         for _ in range(5):
@@ -43,7 +43,7 @@ def test_sleepers_wake_in_order_each_at_its_own_time() -> None:
     asyncio.run(main())
 
 
-def test_whoever_wakes_and_sleeps_again_wakes_again_within_the_same_advance() -> None:
+def test_a_task_that_wakes_and_sleeps_again_wakes_again_within_the_same_advance() -> None:
     async def main() -> None:
         clock = VirtualClock()
         beats: list[float] = []

@@ -110,7 +110,7 @@ def test_the_controllers_know_what_came_back(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_a_second_process_is_told_who_holds_the_state(tmp_path: Path) -> None:
+def test_a_second_process_gets_the_id_of_the_one_that_holds_the_state(tmp_path: Path) -> None:
     journal, _ = opened(tmp_path)
     program = (
         "import pathlib, sys; from dovetail.sim.server.journal import Journal;"
@@ -125,7 +125,7 @@ def test_a_second_process_is_told_who_holds_the_state(tmp_path: Path) -> None:
     opened(tmp_path)[0].close()
 
 
-def test_nobody_else_can_read_it(tmp_path: Path) -> None:
+def test_no_other_user_can_read_it(tmp_path: Path) -> None:
     directory = tmp_path / "state"
     journal, api = opened(directory)
     api.put(config_map("a"))

@@ -1,4 +1,4 @@
-"""State is its owner's: directories nobody else may write to, files nobody else may read, no link followed."""
+"""State is its owner's: directories only it may write to, files only it may read, no link followed."""
 
 from __future__ import annotations
 

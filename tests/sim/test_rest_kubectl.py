@@ -72,7 +72,7 @@ def _documents(given: Any) -> bytes:
     return "\n---\n".join(json.dumps(tree) for tree in trees).encode()
 
 
-def told(folder: Path, story: Callable[[Kubectl], Awaitable[None]]) -> None:
+def run_story(folder: Path, story: Callable[[Kubectl], Awaitable[None]]) -> None:
     """Runs a story with kubectl on a fresh server."""
 
     async def main() -> None:
@@ -122,7 +122,7 @@ def test_apply_says_created_unchanged_and_configured(tmp_path: Path) -> None:
         assert refused.code == 1
         assert "pod updates may not change fields other than" in refused.err
 
-    told(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_get_prints_what_people_know(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_get_prints_what_people_know(tmp_path: Path) -> None:
         assert unknown.err == 'error: the server doesn\'t have a resource type "podz"\n'
         assert "pod/a" in await kubectl("get all")
 
-    told(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_a_watching_get_shows_every_change(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_watching_get_shows_every_change(tmp_path: Path) -> None:
         out = (await watching).out
         assert re.search(r"a +1/1 +Running", out), out
 
-    told(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_create_delete_and_wait(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_create_delete_and_wait(tmp_path: Path) -> None:
         assert await kubectl(phase) == "pod/b condition met\n"
         assert await kubectl("delete pods --all --force --grace-period=0 -o name")
 
-    told(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_the_generators_of_create_work(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_the_generators_of_create_work(tmp_path: Path) -> None:
         await kubectl("delete namespace team --timeout=30s")
         assert (await kubectl.run("get namespace team")).code == 1
 
-    told(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_describe_reads_objects_and_their_events(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_describe_reads_objects_and_their_events(tmp_path: Path) -> None:
         assert "2 desired" not in await kubectl("describe deployment web")
         assert "gpu.nvidia.com" in await kubectl("describe resourceclaim c")
 
-    told(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_changes_of_single_fields(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_changes_of_single_fields(tmp_path: Path) -> None:
         image = "get deploy web -o jsonpath={.spec.template.spec.containers[0].image}"
         assert await kubectl(image) == "y"
 
-    told(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_server_side_apply_and_its_conflicts(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_server_side_apply_and_its_conflicts(tmp_path: Path) -> None:
         await kubectl(f"{apply}=two --force-conflicts", given=deployment("web", 2))
         assert await kubectl("get deploy web -o jsonpath={.spec.replicas}") == "2"
 
-    told(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_a_definition_and_then_its_objects(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_a_definition_and_then_its_objects(tmp_path: Path) -> None:
         refused = await kubectl.run("apply -f -", given=custom)
         assert 'unknown field "spec.sise"' in refused.err
 
-    told(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_what_the_server_says_about_itself(tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_what_the_server_says_about_itself(tmp_path: Path) -> None:
         assert "FIELD: nodeName <string>" in explained
         assert await kubectl("get --raw /readyz") == "ok"
 
-    told(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_a_node_is_drained_unless_a_budget_forbids_it(tmp_path: Path) -> None:
@@ -364,4 +364,4 @@ def test_a_node_is_drained_unless_a_budget_forbids_it(tmp_path: Path) -> None:
         assert leaving.metadata.deletion_timestamp
         assert "SchedulingDisabled" in await kubectl("get node n1")
 
-    told(tmp_path, story)
+    run_story(tmp_path, story)

@@ -23,7 +23,7 @@ DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def told(story: Callable[[Asker], Awaitable[None]]) -> None:
+def run_story(story: Callable[[Asker], Awaitable[None]]) -> None:
     """Runs a story against a fresh server."""
 
     async def main() -> None:
@@ -161,7 +161,7 @@ def test_a_path_that_is_not_served_is_missing(path: str) -> None:
         assert answer.tree["reason"] == "NotFound"
         assert answer.tree["message"] == "the server could not find the requested resource"
 
-    told(story)
+    run_story(story)
 
 
 def test_a_missing_object_and_a_missing_namespace_say_their_names() -> None:
@@ -173,7 +173,7 @@ def test_a_missing_object_and_a_missing_namespace_say_their_names() -> None:
         refused = (await asker.ask("POST", nowhere, pod("a"), status=404)).tree
         assert refused["message"] == 'namespaces "nowhere" not found'
 
-    told(story)
+    run_story(story)
 
 
 # Create
@@ -191,7 +191,7 @@ def test_a_prefix_becomes_a_name_and_a_taken_name_is_refused() -> None:
         assert again["reason"] == "AlreadyExists"
         assert again["message"] == f'configmaps "{name}" already exists'
 
-    told(story)
+    run_story(story)
 
 
 def test_a_dry_run_answers_and_stores_nothing() -> None:
@@ -205,7 +205,7 @@ def test_a_dry_run_answers_and_stores_nothing() -> None:
         await asker.ask("DELETE", f"{CONFIG_MAPS}/a?dryRun=All", status=200)
         assert (await asker.get(f"{CONFIG_MAPS}/a"))["data"] == {}
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_an_unknown_field_is_refused_or_warned_about(path: str, tree: Tree, fiel
         ignored = await asker.ask("POST", f"{path}?fieldValidation=Ignore", tree, status=201)
         assert "Warning" not in ignored.headers
 
-    told(story)
+    run_story(story)
 
 
 def test_a_pod_gets_the_priority_of_its_class() -> None:
@@ -253,7 +253,7 @@ def test_a_pod_gets_the_priority_of_its_class() -> None:
         await asker.create("/apis/scheduling.k8s.io/v1/priorityclasses", high)
         assert (await asker.create(PODS, unknown))["spec"]["priority"] == 7
 
-    told(story)
+    run_story(story)
 
 
 def without(tree: Tree, *path: str) -> Tree:
@@ -305,7 +305,7 @@ def test_an_object_that_no_controller_could_use_is_refused(
         assert f"{stated['field']}: {stated['message']}" == cause
         assert refused["details"]["kind"] == tree["kind"]
 
-    told(story)
+    run_story(story)
 
 
 def test_an_object_of_another_kind_is_refused_as_that() -> None:
@@ -313,7 +313,7 @@ def test_an_object_of_another_kind_is_refused_as_that() -> None:
         refused = (await asker.ask("POST", PODS, config_map("a"), status=400)).tree
         assert 'ConfigMap in version "v1" cannot be handled as a Pod' in refused["message"]
 
-    told(story)
+    run_story(story)
 
 
 def test_the_selector_of_a_workload_stays() -> None:
@@ -328,7 +328,7 @@ def test_the_selector_of_a_workload_stays() -> None:
         assert "spec.selector: Invalid value" in refused.tree["message"]
         assert "field is immutable" in refused.tree["message"]
 
-    told(story)
+    run_story(story)
 
 
 # Update and patch
@@ -347,7 +347,7 @@ def test_a_put_needs_the_newest_version_if_it_names_one() -> None:
         await asker.ask("PUT", f"{CONFIG_MAPS}/a", config_map("a", {"y": "2"}), status=200)
         assert (await asker.get(f"{CONFIG_MAPS}/a"))["data"] == {"y": "2"}
 
-    told(story)
+    run_story(story)
 
 
 def test_a_running_pods_spec_stays() -> None:
@@ -366,7 +366,7 @@ def test_a_running_pods_spec_stays() -> None:
         patched = await asker.patch(f"{PODS}/a", image, rest_place.STRATEGIC_PATCH)
         assert patched["spec"]["containers"] == [{"name": "main", "image": "other"}]
 
-    told(story)
+    run_story(story)
 
 
 def test_a_json_patch_is_all_or_nothing() -> None:
@@ -385,7 +385,7 @@ def test_a_json_patch_is_all_or_nothing() -> None:
         )
         assert (await asker.get(f"{CONFIG_MAPS}/a"))["data"] == {"a/b": "2", "y": "1"}
 
-    told(story)
+    run_story(story)
 
 
 def test_a_strategic_patch_merges_lists_by_their_keys() -> None:
@@ -408,7 +408,7 @@ def test_a_strategic_patch_merges_lists_by_their_keys() -> None:
         ]
         assert patched["metadata"]["generation"] == 2
 
-    told(story)
+    run_story(story)
 
 
 def test_finalizers_are_a_set_for_strategic_patches() -> None:
@@ -421,7 +421,7 @@ def test_finalizers_are_a_set_for_strategic_patches() -> None:
         patched = await asker.patch(f"{CONFIG_MAPS}/a", drop, rest_place.STRATEGIC_PATCH)
         assert patched["metadata"]["finalizers"] == ["x/two"]
 
-    told(story)
+    run_story(story)
 
 
 # Server-side apply
@@ -453,7 +453,7 @@ def test_an_applier_owns_what_it_sets_and_loses_what_it_no_longer_sets() -> None
         )
         assert same["metadata"]["resourceVersion"] == again["metadata"]["resourceVersion"]
 
-    told(story)
+    run_story(story)
 
 
 def test_two_appliers_with_two_values_conflict_until_one_forces() -> None:
@@ -484,7 +484,7 @@ def test_two_appliers_with_two_values_conflict_until_one_forces() -> None:
             Content_Type=rest_place.APPLY_PATCH,
         )
 
-    told(story)
+    run_story(story)
 
 
 def test_what_was_there_before_the_first_apply_has_an_owner() -> None:
@@ -502,7 +502,7 @@ def test_what_was_there_before_the_first_apply_has_an_owner() -> None:
         applied = await asker.patch(at, added, rest_place.APPLY_PATCH)
         assert applied["data"] == {"x": "1", "y": "2"}
 
-    told(story)
+    run_story(story)
 
 
 def test_an_update_takes_a_field_from_its_applier() -> None:
@@ -525,7 +525,7 @@ def test_an_update_takes_a_field_from_its_applier() -> None:
         )
         assert 'conflict with "scaler" using apps/v1: .spec.replicas' in refused.tree["message"]
 
-    told(story)
+    run_story(story)
 
 
 # Delete
@@ -541,7 +541,7 @@ def test_a_deletion_may_name_the_object_it_means() -> None:
         done = (await asker.ask("DELETE", f"{CONFIG_MAPS}/a", right, status=200)).tree
         assert (done["status"], done["details"]["uid"]) == ("Success", made["metadata"]["uid"])
 
-    told(story)
+    run_story(story)
 
 
 async def owner_and_owned(asker: Asker) -> None:
@@ -580,7 +580,7 @@ def test_what_an_object_owns_goes_with_it(policy: str) -> None:
         await until_gone(asker, f"{CONFIG_MAPS}/owned")
         await until_gone(asker, f"{CONFIG_MAPS}/owner")
 
-    told(story)
+    run_story(story)
 
 
 def test_orphans_stay() -> None:
@@ -592,7 +592,7 @@ def test_orphans_stay() -> None:
         owned = await asker.get(f"{CONFIG_MAPS}/owned")
         assert "ownerReferences" not in owned["metadata"]
 
-    told(story)
+    run_story(story)
 
 
 def test_a_namespace_takes_its_objects_along_and_ends_after_them() -> None:
@@ -611,7 +611,7 @@ def test_a_namespace_takes_its_objects_along_and_ends_after_them() -> None:
         protected = await asker.ask("DELETE", "/api/v1/namespaces/kube-system", status=403)
         assert "this namespace may not be deleted" in protected.tree["message"]
 
-    told(story)
+    run_story(story)
 
 
 def test_a_collection_is_deleted_by_selector() -> None:
@@ -622,7 +622,7 @@ def test_a_collection_is_deleted_by_selector() -> None:
         left = (await asker.get(CONFIG_MAPS))["items"]
         assert [item["metadata"]["name"] for item in left] == ["b"]
 
-    told(story)
+    run_story(story)
 
 
 # Subresources
@@ -644,7 +644,7 @@ def test_a_scale_is_read_and_written() -> None:
         await asker.patch(f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": 1}})
         assert (await asker.get(f"{DEPLOYMENTS}/web"))["spec"]["replicas"] == 1
 
-    told(story)
+    run_story(story)
 
 
 def test_a_disruption_budget_protects_its_last_pods() -> None:
@@ -676,7 +676,7 @@ def test_a_disruption_budget_protects_its_last_pods() -> None:
         }
         await asker.get(f"{PODS}/b")
 
-    told(story)
+    run_story(story)
 
 
 def test_the_one_user_may_do_everything_and_others_nothing() -> None:
@@ -685,7 +685,7 @@ def test_the_one_user_may_do_everything_and_others_nothing() -> None:
         mine = await asker.create(f"{reviews}/selfsubjectaccessreviews", {"spec": {}})
         assert mine["status"]["allowed"] is True
         theirs = await asker.create(
-            f"{reviews}/subjectaccessreviews", {"spec": {"user": "somebody"}}
+            f"{reviews}/subjectaccessreviews", {"spec": {"user": "another"}}
         )
         assert theirs["status"]["allowed"] is False
         tokens = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -693,7 +693,7 @@ def test_the_one_user_may_do_everything_and_others_nothing() -> None:
         assert known["status"]["user"]["username"] == "kubernetes-admin"
         assert not (await asker.create(tokens, {"spec": {"token": "x"}}))["status"]["authenticated"]
 
-    told(story)
+    run_story(story)
 
 
 def test_the_priority_classes_of_the_system_cannot_be_deleted() -> None:
@@ -705,7 +705,7 @@ def test_the_priority_classes_of_the_system_cannot_be_deleted() -> None:
             "this is a system priority class and cannot be deleted"
         )
 
-    told(story)
+    run_story(story)
 
 
 # Versions
@@ -749,7 +749,7 @@ def test_events_of_both_versions_are_the_same_objects() -> None:
         none = await asker.get(f"{core}?fieldSelector=involvedObject.name%3Dc")
         assert none["items"] == []
 
-    told(story)
+    run_story(story)
 
 
 def test_a_taint_rule_is_served_in_both_versions() -> None:
@@ -769,7 +769,7 @@ def test_a_taint_rule_is_served_in_both_versions() -> None:
         assert stored["apiVersion"] == "resource.k8s.io/v1"
         assert stored["metadata"]["uid"] == made["metadata"]["uid"]
 
-    told(story)
+    run_story(story)
 
 
 # Custom resources
@@ -827,7 +827,7 @@ def test_a_definition_serves_its_kind_at_once_and_takes_its_objects_along() -> N
         assert (await asker.get(queues))["items"] == []
         assert len((await asker.get("/apis/dovetail.dev/v1alpha1/queues"))["items"]) == 1
 
-    told(story)
+    run_story(story)
 
 
 def test_discovery_lists_a_definitions_kind_while_it_is_there() -> None:
@@ -851,7 +851,7 @@ def test_discovery_lists_a_definitions_kind_while_it_is_there() -> None:
         await asker.ask("DELETE", f"{DEFINITIONS}/queues.example.com", status=200)
         assert "example.com" not in await groups()
 
-    told(story)
+    run_story(story)
 
 
 def test_a_volume_claim_without_a_size_or_with_an_impossible_class_is_refused() -> None:
@@ -870,4 +870,4 @@ def test_a_volume_claim_without_a_size_or_with_an_impossible_class_is_refused() 
         start = 'Invalid value: "Your class": a lowercase RFC 1123 subdomain must consist of'
         assert causes["spec.storageClassName"].startswith(start)
 
-    told(story)
+    run_story(story)

@@ -21,7 +21,7 @@ from tests.support import rest_place
 from tests.support.rest_place import Asker, Tree
 
 
-def told(story: Callable[[Asker, SimApi], Awaitable[None]]) -> None:
+def run_story(story: Callable[[Asker, SimApi], Awaitable[None]]) -> None:
     """Runs a story against a fresh server that can also be changed directly."""
 
     async def main() -> None:
@@ -66,7 +66,7 @@ def test_pages_show_the_state_of_the_first_one() -> None:
         again = await asker.get(f"{CONFIG_MAPS}?limit=9&continue={token}")  # its answer was lost
         assert names(again) == names(rest)
 
-    told(story)
+    run_story(story)
 
 
 def test_a_page_that_is_asked_for_too_late_has_expired(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_a_page_that_is_asked_for_too_late_has_expired(monkeypatch: pytest.Monke
         assert late.tree["reason"] == "Expired"
         await asker.ask("GET", f"{CONFIG_MAPS}?limit=1&continue=nonsense", status=400)
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_labels_select(selector: str, expected: list[str]) -> None:
         text = selector.replace(" ", "%20").replace("=", "%3D")
         assert names(await asker.get(f"{CONFIG_MAPS}?labelSelector={text}")) == expected
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.parametrize(
@@ -127,15 +127,15 @@ def test_fields_select(selector: str, expected: list[str]) -> None:
         text = selector.replace("=", "%3D")
         assert names(await asker.get(f"/api/v1/pods?fieldSelector={text}")) == expected
 
-    told(story)
+    run_story(story)
 
 
-def test_a_field_nobody_can_select_by_is_refused() -> None:
+def test_a_field_that_is_not_selectable_is_refused() -> None:
     async def story(asker: Asker, api: SimApi) -> None:
         refused = await asker.ask("GET", "/api/v1/pods?fieldSelector=spec.color%3Dred", status=400)
         assert "field label not supported: spec.color" in refused.tree["message"]
 
-    told(story)
+    run_story(story)
 
 
 def test_metadata_alone_can_be_listed() -> None:
@@ -148,7 +148,7 @@ def test_metadata_alone_can_be_listed() -> None:
         assert item["kind"] == "PartialObjectMetadata"
         assert "data" not in item
 
-    told(story)
+    run_story(story)
 
 
 # Tables
@@ -174,7 +174,7 @@ def test_a_pods_row_says_what_it_waits_for() -> None:
         shown = row(await asker.get(path, Accept=rest_place.TABLE))
         assert (shown["Ready"], shown["Status"], shown["Restarts"]) == ("1/1", "Running", "2")
 
-    told(story)
+    run_story(story)
 
 
 def test_a_table_row_carries_the_metadata_or_the_object() -> None:
@@ -186,7 +186,7 @@ def test_a_table_row_carries_the_metadata_or_the_object() -> None:
         whole = await asker.get(f"{CONFIG_MAPS}?includeObject=Object", Accept=rest_place.TABLE)
         assert whole["rows"][0]["object"]["data"] == {"x": "y"}
 
-    told(story)
+    run_story(story)
 
 
 # Watches
@@ -206,7 +206,7 @@ def test_a_watch_goes_on_from_its_version() -> None:
             assert gone["type"] == "DELETED"
             assert int(gone["object"]["metadata"]["resourceVersion"]) > int(since)
 
-    told(story)
+    run_story(story)
 
 
 def test_a_watch_without_a_version_begins_with_what_is_there() -> None:
@@ -217,7 +217,7 @@ def test_a_watch_without_a_version_begins_with_what_is_there() -> None:
             await asker.create(CONFIG_MAPS, config_map("b"))
             assert await next_of(events) == ("ADDED", "b")
 
-    told(story)
+    run_story(story)
 
 
 def test_initial_events_end_with_a_bookmark() -> None:
@@ -231,7 +231,7 @@ def test_initial_events_end_with_a_bookmark() -> None:
             annotations = end["object"]["metadata"]["annotations"]
             assert annotations == {"k8s.io/initial-events-end": "true"}
 
-    told(story)
+    run_story(story)
 
 
 def test_a_watch_ends_after_its_time_with_a_bookmark() -> None:
@@ -242,7 +242,7 @@ def test_a_watch_ends_after_its_time_with_a_bookmark() -> None:
             seen = [event["type"] async for event in events]
         assert seen == ["BOOKMARK"]
 
-    told(story)
+    run_story(story)
 
 
 def test_a_version_that_left_the_history_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +257,7 @@ def test_a_version_that_left_the_history_is_gone(monkeypatch: pytest.MonkeyPatch
         assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
         assert event["object"]["reason"] == "Expired"
 
-    told(story)
+    run_story(story)
 
 
 def test_a_version_from_the_future_is_too_large() -> None:
@@ -266,7 +266,7 @@ def test_a_version_from_the_future_is_too_large() -> None:
         refused = await asker.ask("GET", path, status=504)
         assert refused.tree["message"].startswith("Too large resource version: 999999, current:")
 
-    told(story)
+    run_story(story)
 
 
 def test_an_object_that_begins_or_ceases_to_match_is_added_or_deleted() -> None:
@@ -282,7 +282,7 @@ def test_an_object_that_begins_or_ceases_to_match_is_added_or_deleted() -> None:
             await asker.patch(f"{CONFIG_MAPS}/a", {"metadata": {"labels": None}})
             assert await next_of(events) == ("DELETED", "a")
 
-    told(story)
+    run_story(story)
 
 
 def test_other_namespaces_are_not_watched() -> None:
@@ -293,7 +293,7 @@ def test_other_namespaces_are_not_watched() -> None:
             await asker.create(CONFIG_MAPS, config_map("mine"))
             assert await next_of(events) == ("ADDED", "mine")
 
-    told(story)
+    run_story(story)
 
 
 def test_a_watched_table_names_its_columns_once() -> None:
@@ -307,7 +307,7 @@ def test_a_watched_table_names_its_columns_once() -> None:
             assert second["columnDefinitions"] is None
             assert second["rows"][0]["cells"][0] == "b"
 
-    told(story)
+    run_story(story)
 
 
 def test_every_watcher_of_a_kind_sees_every_change_in_order() -> None:
@@ -320,7 +320,7 @@ def test_every_watcher_of_a_kind_sees_every_change_in_order() -> None:
             seen = [[await next_of(events) for _ in range(50)] for events in (one, other)]
         assert seen[0] == seen[1] == [("ADDED", f"c{number:02}") for number in range(50)]
 
-    told(story)
+    run_story(story)
 
 
 def test_a_watch_of_core_events_shows_core_events() -> None:
@@ -339,19 +339,19 @@ def test_a_watch_of_core_events_shows_core_events() -> None:
         assert (event["apiVersion"], event["message"]) == ("v1", "hello")
         assert msgspec.json.encode(event["involvedObject"]) == b'{"kind":"Pod","name":"a"}'
 
-    told(story)
+    run_story(story)
 
 
 def test_changes_of_other_kinds_do_not_make_a_version_old() -> None:
     async def story(asker: Asker, api: SimApi) -> None:
         secrets = "/api/v1/secrets"
-        since = await version(asker, secrets)  # nobody ever stored one
+        since = await version(asker, secrets)  # none was ever stored
         await asker.create(CONFIG_MAPS, config_map("a"))
         async with asker.watch(f"{secrets}?resourceVersion={since}") as events:
             api.put({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}})
             assert await next_of(events) == ("ADDED", "s")
 
-    told(story)
+    run_story(story)
 
 
 def test_controllers_run_once_for_all_changes_of_a_turn() -> None:

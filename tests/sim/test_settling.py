@@ -131,7 +131,7 @@ def test_a_look_at_everything_finds_nothing_left_to_do(seed: int) -> None:
         try:
             change(api, randomness)
         except failures.ApiFailure:
-            continue  # not possible now: the name is taken, or nobody has it
+            continue  # not possible now: the name is taken, or does not exist
         if randomness.random() < 0.5:
             api.settle(randomness.choice([None, 1, 2]))
         if randomness.random() < 0.3:

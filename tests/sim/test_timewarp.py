@@ -64,7 +64,7 @@ def test_nothing_is_asked_of_an_idle_scheduler_in_a_quiet_week() -> None:
     assert made.plans < 40
 
 
-def test_a_gang_that_is_evicted_is_made_anew_and_runs_in_the_end() -> None:
+def test_an_evicted_gang_is_recreated_and_runs_in_the_end() -> None:
     made = warp(gpus=2)
     gang = timed_jobs.Work(name="gang", seconds=3600, pods=2, gpus=1)
     urgent = timed_jobs.Work(name="urgent", at=600, seconds=600, pods=2, gpus=1, priority=100)
@@ -128,7 +128,7 @@ def history_of(seed: int) -> str:
 @pytest.mark.slow
 def test_the_same_work_has_the_same_history_under_any_hash_seed() -> None:
     asked = "from tests.sim import test_timewarp; print(test_timewarp.history_of(5))"
-    told = set()
+    histories = set()
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         ran = subprocess.run(
@@ -138,5 +138,5 @@ def test_the_same_work_has_the_same_history_under_any_hash_seed() -> None:
             text=True,
             check=True,
         )
-        told.add(ran.stdout)
-    assert len(told) == 1
+        histories.add(ran.stdout)
+    assert len(histories) == 1

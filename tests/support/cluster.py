@@ -99,7 +99,7 @@ def run_kubectl(
     input: str | None = None,
     kubeconfig: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """kubectl as the admin or as whoever the kubeconfig means, however it ends."""
+    """kubectl as the admin or as the kubeconfig's user, however it ends."""
     common = [
         f"--kubeconfig={kubeconfig or plane.kubeconfig}",
         f"--cache-dir={plane.directory / 'kubectl-cache'}",
@@ -147,7 +147,7 @@ def api(plane: controlplane.ControlPlane) -> rest.Rest:
 
 
 def fresh_namespace(plane: controlplane.ControlPlane) -> str:
-    """A new namespace nobody else uses. Over HTTP: hundreds of tests begin with it, and kubectl takes long to start."""
+    """A new, unique namespace. Over HTTP: hundreds of tests begin with it, and kubectl takes long to start."""
     name = f"test-{uuid.uuid4().hex[:12]}"
     with contextlib.closing(rest.Rest(plane)) as api:
         api.create("namespaces", {"metadata": {"name": name}})

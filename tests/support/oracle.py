@@ -72,7 +72,9 @@ class Oracle:
         """Ends the process: its input is closed, and it is killed if that does not suffice."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # it died earlier; whoever asked has been told
+        with contextlib.suppress(
+            BrokenPipeError
+        ):  # it died earlier, and the failed question has reported that
             self._process.stdin.close()
         try:
             self._process.wait(timeout=STOP_SECONDS)

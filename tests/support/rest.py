@@ -160,7 +160,7 @@ class Rest:
 
 
 class Recording:
-    """What a watch told, in order. A context manager: it ends with the block."""
+    """The events of a watch, in order. A context manager: it ends with the block."""
 
     def __init__(self, rest: Rest, path: str, listed: Tree) -> None:
         now = time.monotonic()

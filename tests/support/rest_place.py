@@ -123,7 +123,7 @@ class Asker:
 
 @contextlib.asynccontextmanager
 async def asked(api: SimApi | None = None, **options: Any) -> AsyncIterator[Asker]:
-    """A server, and somebody who asks it."""
+    """A server, and a client of it."""
     api = api or SimApi(clocks.SystemClock(), collects_all_kinds=True, is_complete=True)
     async with (
         rest_server.serve(api, token=TOKEN, certificate=certificate(), **options) as server,

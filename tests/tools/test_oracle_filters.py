@@ -1,4 +1,4 @@
-"""The oracle's cluster: what it is told changes what kube-scheduler's plugins say, step by step."""
+"""The oracle's cluster: each change it is sent changes what kube-scheduler's plugins say, step by step."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_it_is_reported_when_budgets_allow_evictions_again() -> None:
 
 
 def test_a_namespace_with_very_many_budgets_is_held_as_a_whole() -> None:
-    """Each budget is asked about each pod: a tenant who makes thousands must not cost everybody that."""
+    """Each budget is compared with each pod: a tenant's thousands of budgets must not slow every decision."""
     world = build.put(World(), pod("p", app="none"))
     world.budget_protection.put(
         [budget(f"b{n}", allowed=1, app="a") for n in range(budget_protection.MOST_BUDGETS + 1)]

@@ -1,4 +1,4 @@
-"""Who belongs together: pods say it, owners decide, and what is known is what was told and what pods say."""
+"""Which pods form a gang: from the declarations of their owners and from what the pods say."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.model.test_gangs import JOB, JOBSET, LEADER, SET, WORKER, pod
 LOOSE, TIED = ("ml", "job/train"), ("ml", "jobset/llama")
 
 
-def told(key: gangs.GangKey, **facts: Any) -> gangs.Gang:
+def declared_gang(key: gangs.GangKey, **facts: Any) -> gangs.Gang:
     metadata = meta.ObjectMeta(
         namespace=key[0], name=key[1], creation_timestamp="2026-05-01T12:00:00Z"
     )
@@ -35,7 +35,7 @@ def test_an_owner_ties_pods_that_say_nothing_and_lets_them_go_again() -> None:
         index.put_pod(name, job_pod(name))
     assert index.is_trivial
     assert [*index.keys()] == [("ml", "pod/a"), ("ml", "pod/b")]
-    index.put(LOOSE, told(LOOSE, groups=(gangs.Group(name="default", min=2),)))
+    index.put(LOOSE, declared_gang(LOOSE, groups=(gangs.Group(name="default", min=2),)))
     assert [*index.keys()] == [LOOSE]
     assert index.members(LOOSE) == {"a": "default", "b": "default"}
     assert (index.tied, index.is_trivial, index.definition(LOOSE).groups[0].min) == (1, False, 2)
@@ -48,7 +48,8 @@ def test_pods_of_a_loose_owner_stay_alone_and_know_what_it_says() -> None:
     index = GangIndex()
     index.put_pod("a", job_pod("a"))
     index.put(
-        LOOSE, told(LOOSE, is_loose=True, queue="research", counts_failures=True, max_runtime=60)
+        LOOSE,
+        declared_gang(LOOSE, is_loose=True, queue="research", counts_failures=True, max_runtime=60),
     )
     assert index.is_trivial
     known = index.definition(("ml", "pod/a"))
@@ -66,7 +67,7 @@ def test_a_pod_whose_owner_is_not_seen_is_not_alone() -> None:
     index.put_pod("a", pod("a", owner=(*JOB, "llama-workers-1"), labels=JOBSET))
     assert not index.is_trivial
     assert not index.definition(TIED).is_known
-    index.put(TIED, told(TIED, groups=(gangs.Group(name="workers/1", min=4),)))
+    index.put(TIED, declared_gang(TIED, groups=(gangs.Group(name="workers/1", min=4),)))
     assert index.definition(TIED).is_known
 
 
@@ -78,7 +79,7 @@ def test_every_replica_of_a_family_takes_its_groups_from_the_owner() -> None:
     gang_index.put_pod("c", pod("c", owner=(*SET, "serve"), labels=other))
     family = ("ml", "leaderworkerset/serve")
     assert not gang_index.definition(("ml", "leaderworkerset/serve/2")).is_known
-    gang_index.put(family, told(family, groups=gangs.leader_and_workers(4), min_groups=2))
+    gang_index.put(family, declared_gang(family, groups=gangs.leader_and_workers(4), min_groups=2))
     for index in "23":
         known = gang_index.definition(("ml", f"leaderworkerset/serve/{index}"))
         assert (known.metadata.name, known.is_known) == (f"leaderworkerset/serve/{index}", True)
@@ -92,7 +93,7 @@ def test_pods_complete_what_their_owner_declared() -> None:
     group = {"podGroupName": "pg"}
     notes = {"dovetail.dev/queue": "research", "dovetail.dev/max-runtime": "1h"}
     index.put_pod("a", pod("a", schedulingGroup=group, annotations=notes))
-    index.put(key, told(key, max_runtime=60))
+    index.put(key, declared_gang(key, max_runtime=60))
     known = index.definition(key)
     assert (known.queue, known.max_runtime, known.is_recreated) == ("research", 60, False)
     index.put_pod(
@@ -103,7 +104,7 @@ def test_pods_complete_what_their_owner_declared() -> None:
 
 def test_undeclared_groups_join_a_gang_without_being_required() -> None:
     index = GangIndex()
-    index.put(TIED, told(TIED, groups=(gangs.Group(name="driver/0"),)))
+    index.put(TIED, declared_gang(TIED, groups=(gangs.Group(name="driver/0"),)))
     index.put_pod("a", pod("a", owner=(*JOB, "x"), labels=JOBSET))
     known = index.definition(TIED)
     assert [(group.name, group.min) for group in known.groups] == [
@@ -129,12 +130,12 @@ def test_groups_of_a_labelled_gang_are_what_their_pods_say() -> None:
 
 def test_problems_are_the_owners_and_the_pods() -> None:
     index = GangIndex()
-    index.put(LOOSE, told(LOOSE, is_loose=True, problems=("owner",)))
+    index.put(LOOSE, declared_gang(LOOSE, is_loose=True, problems=("owner",)))
     index.put_pod("a", job_pod("a", **{"dovetail.dev/max-runtime": "soon"}))
     owner, own = index.problems("a")
     assert owner == "owner"
     assert own.startswith("dovetail.dev/max-runtime")
-    assert index.problems("nobody") == ()
+    assert index.problems("no-such-pod") == ()
 
 
 PODS = st.sampled_from("abc")
@@ -167,7 +168,7 @@ def shown(index: GangIndex) -> dict[gangs.GangKey, Any]:
 def test_whatever_the_order_it_is_what_a_fresh_one_would_be(steps: list[Any]) -> None:
     live = GangIndex()
     there: dict[str, pods.Pod] = {}
-    messages: dict[gangs.GangKey, gangs.Gang] = {}
+    declared: dict[gangs.GangKey, gangs.Gang] = {}
     for subject, what in steps:
         if isinstance(subject, str):
             item = made(subject, what)
@@ -176,16 +177,20 @@ def test_whatever_the_order_it_is_what_a_fresh_one_would_be(steps: list[Any]) ->
             if item is not None:
                 there[subject] = item
         else:
-            gang = None if what == "gone" else told(subject, is_loose=what == "loose", queue=what)
+            gang = (
+                None
+                if what == "gone"
+                else declared_gang(subject, is_loose=what == "loose", queue=what)
+            )
             live.put(subject, gang)
-            messages.pop(subject, None)
+            declared.pop(subject, None)
             if gang is not None:
-                messages[subject] = gang
+                declared[subject] = gang
         shown(live)  # answers are remembered from now on
     fresh = GangIndex()
     for id_, item in there.items():
         fresh.put_pod(id_, item)
-    for key, gang in messages.items():
+    for key, gang in declared.items():
         fresh.put(key, gang)
     assert shown(live) == shown(fresh)
     assert (live.tied, live.is_trivial) == (fresh.tied, fresh.is_trivial)
@@ -194,7 +199,7 @@ def test_whatever_the_order_it_is_what_a_fresh_one_would_be(steps: list[Any]) ->
 def test_a_world_takes_gangs_as_events() -> None:
     world = World()
     world.apply(Changed(job_pod("a")))
-    world.apply(Changed(told(LOOSE)))
+    world.apply(Changed(declared_gang(LOOSE)))
     assert [*world.gangs.keys()] == [LOOSE]
-    world.apply(Deleted(told(LOOSE)))
+    world.apply(Deleted(declared_gang(LOOSE)))
     assert [*world.gangs.keys()] == [("ml", "pod/a")]

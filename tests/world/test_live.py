@@ -230,7 +230,7 @@ def test_shares_overlap_once_they_take_more_than_there_is() -> None:
     [overlap] = world.overlaps()
     assert (overlap.kind, overlap.device) == (Kind.CAPACITY, "gpu-0")
     assert [name for _, name in overlap.claims] == ["a", "b", "c"]
-    put(world, shareable(memory="80Gi"))  # the pool was published anew
+    put(world, shareable(memory="80Gi"))  # the pool is published again
     assert world.overlaps() == ()
 
 

@@ -141,7 +141,7 @@ def test_identical_nodes_look_alike_although_their_uuids_differ() -> None:
     assert kinds(compared=(f"{build.DRIVER}/uuid",)) == 1
 
 
-def test_the_journal_of_changes_does_not_grow_for_ever() -> None:
+def test_the_journal_of_changes_is_bounded() -> None:
     world = build.cluster(1)
     for cpu in range(8):
         for _ in range(change_log.LIMIT // 6):

@@ -275,7 +275,7 @@ class _WakeUps:
 async def run_clients(connection: client_config.Connection) -> None:
     """Runs the scheduler and the kubelets until the first ends, which a signal makes it do."""
     process = scheduler.Process(connection, scheduler_configuration())
-    # There is no other scheduler here: every pod is ours, whomever it names.
+    # There is no other scheduler here: every pod is ours, whichever scheduler it names.
     everyone = msgspec.structs.replace(process.settings.policy, scheduler_names=())
     process.settings = process.settings._replace(
         policy=everyone, budget=BUDGET, transient_seconds=TRANSIENT_SECONDS

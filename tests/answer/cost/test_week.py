@@ -49,7 +49,7 @@ RESEARCH = TRAIN_USED + TRAIN_IDLE + NOTEBOOK * MIG_COST + REPLICA
 SERVING = LLM_0 * MIG_COST + LLM_1 + 2 * REPLICA
 IDLE = REPARTITION + FREE_0 + FREE_1 + FREE_2 + FREE_3
 
-# What the GPUs cost, whoever held them.
+# What the GPUs cost, whichever pod held them.
 GPU_0 = F(845, 10) * HIGH + F(835, 10) * LOW  # 253.50 + 200.40
 GPU_1 = GPU_0
 GPU_2 = (42 + F(1, 3)) * A100 + (168 - 78) * A100  # 50.80 + 108.00

@@ -1,7 +1,7 @@
 """How users would say what a scenario's job is: an object that owns its pods, with labels and annotations.
 
 A job of one group is a Job, one of several groups a PyTorchJob with a role each, one whose groups hold equal groups a
-JobSet. Nobody runs controllers for them here. Times are told by what they come to: a scenario has no clock. Given jobs
+JobSet. No controllers run for them here. Times are given by what they come to: a scenario has no clock. Given jobs
 of a scenario; gives trees. Never writes.
 """
 
@@ -15,7 +15,7 @@ from dovetail.model.workloads import owner_gangs
 from dovetail.replay.scenarios import scenario_format
 
 Tree = dict[str, Any]
-MANAGER = "example.com/stand-in"  # whoever is named here makes a Job's pods, and the real controller does not
+MANAGER = "example.com/stand-in"  # the manager named here creates a Job's pods, and the real controller does not
 LONG = "8760h"  # longer than any test
 ROLE = gangs.KUBEFLOW_TYPE
 
@@ -36,7 +36,7 @@ class JobObjects(NamedTuple):
 
 
 def problem(scenario: scenario_format.Scenario) -> str:
-    """Why a server cannot be told this scenario; nothing if it can."""
+    """Why a server cannot run this scenario; empty if it can."""
     if any(claim.other_consumers for claim in scenario.claims):
         return "a claim has users that do not exist: the server takes them off"
     for queue in scenario.queues:
@@ -53,7 +53,7 @@ def _is_above(queue: scenario_format.Queue, resource: str) -> bool:
     return limit is not None and (quota is None or quota > limit)
 
 
-def told(job: scenario_format.Job, scenario: scenario_format.Scenario) -> JobObjects:
+def objects_of(job: scenario_format.Job, scenario: scenario_format.Scenario) -> JobObjects:
     """The objects that say what the job is."""
     match _kind(job):
         case gangs.JOB:
@@ -155,7 +155,7 @@ def _job_set(job: scenario_format.Job, scenario: scenario_format.Scenario) -> Jo
 
 
 def _batch(name: str, *, pods: int) -> Tree:
-    """A Job whose pods somebody else makes."""
+    """A Job whose pods the real controller does not create."""
     spec = _job_spec(pods, {}) | {"managedBy": MANAGER}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 

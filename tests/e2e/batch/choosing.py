@@ -23,7 +23,7 @@ Document = dict[str, Any]
 
 
 class Story(NamedTuple):
-    """A scenario a server can be told, and what is expected of it."""
+    """A scenario that a server can run, and what is expected of it."""
 
     scenario: scenario_format.Scenario
     document: Document
@@ -35,7 +35,7 @@ class Story(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What is played, and what was chosen and cannot be told a server: its id, and why."""
+    """What is played, and what was chosen and cannot run on a server: its id, and why."""
 
     stories: list[Story]
     left_out: dict[str, str]
@@ -53,7 +53,7 @@ def choice(documents: list[Document]) -> Choice:
         documents, key=lambda item: hashlib.sha256(item["id"].encode()).hexdigest()
     ):
         areas.setdefault(document["area"], []).append(document)
-    stories = [told(item) for area in sorted(areas) for item in areas[area][::EVERY]]
+    stories = [story_of(item) for area in sorted(areas) for item in areas[area][::EVERY]]
     problems = {
         story.scenario.id: problem
         for story in stories
@@ -62,7 +62,7 @@ def choice(documents: list[Document]) -> Choice:
     return Choice([story for story in stories if story.scenario.id not in problems], problems)
 
 
-def told(document: Document) -> Story:
+def story_of(document: Document) -> Story:
     """The scenario under names a server takes."""
     document = dict(document)
     jobs = document["jobs"]

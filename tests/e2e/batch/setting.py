@@ -1,7 +1,7 @@
-"""Puts a scenario on a real server as its users and nodes would have left it, makes lost pods anew, and wipes it all.
+"""Puts a scenario on a real server as its users and nodes would have left it, recreates lost pods, and wipes it all.
 
 Nodes, slices, queues and topologies are created; pods that hold something are bound and have their claims' devices
-written as a scheduler would have; the real controllers make claims of templates. Ages are told by the order in which
+written as a scheduler would have; the real controllers make claims of templates. Ages are given by the order in which
 things are created. Given a connection. Never schedules.
 """
 
@@ -63,10 +63,10 @@ class Setting:
         self.rest = asked
         self.scenario = scenario
         self._is_prompt = (
-            is_prompt  # controllers make a pod anew when it begins to end; else when it is gone
+            is_prompt  # controllers recreate a pod when it begins to end; else when it is gone
         )
-        self._times: Counter[str] = Counter()  # that a pod was made anew
-        self._told = {job.name: asking.told(job, scenario) for job in scenario.jobs}
+        self._times: Counter[str] = Counter()  # that a pod was recreated
+        self._job_objects = {job.name: asking.objects_of(job, scenario) for job in scenario.jobs}
         self._owners: dict[tuple[str, str], str] = {}  # uid by plural and name
         self._pods: dict[str, Tree] = {}  # as they are made, by name
         self._stays = {
@@ -111,11 +111,11 @@ class Setting:
         return self.rest.list("resourceclaims", NAMESPACE)
 
     def is_staying(self, pod: Tree) -> bool:
-        """Whether the pod never ends once it was told to."""
+        """Whether the pod never ends once it is deleted."""
         return stands_for(pod) in self._stays
 
     def renew(self, present: list[Tree]) -> bool:
-        """Makes pods anew that are lost, as their owners' controllers would; whether there were any."""
+        """Recreates lost pods, as their owners' controllers would; returns whether there were any."""
         is_there = {stands_for(pod) for pod in present if self._counts(pod)}
         lost = [name for name in self._pods if name not in is_there]
         for name in lost:
@@ -146,13 +146,13 @@ class Setting:
     # Putting it there
 
     def _put_jobs(self) -> None:
-        """Owners by age: whoever comes later is younger, or of a name that comes later."""
+        """Creates owners by age: each is younger than the one before, or its name comes later."""
         jobs = sorted(self.scenario.jobs, key=lambda job: (-job.age_s, job.name))
         firsts = []
         for job in jobs:
-            messages = self._told[job.name]
-            (plural, tree), *others = messages.objects
-            firsts.append((_Owned(plural, tree, f"{messages.source}/{job.name}"), job.queue))
+            job_objects = self._job_objects[job.name]
+            (plural, tree), *others = job_objects.objects
+            firsts.append((_Owned(plural, tree, f"{job_objects.source}/{job.name}"), job.queue))
             for other, below in others:
                 self._own(other, below)
             self._classed(job.priority)
@@ -204,7 +204,7 @@ class Setting:
         name = pod.metadata.name
         job = next(job for job in self.scenario.jobs if any(item.name == name for item in job.pods))
         stated = next(item for item in job.pods if item.name == name)
-        seat = self._told[job.name].seats[stated.group]
+        seat = self._job_objects[job.name].seats[stated.group]
         unused = (gangs.GANG_LABEL, gangs.GROUP_LABEL)  # its owner says what they would
         labels = {key: word for key, word in pod.metadata.labels.items() if key not in unused}
         metadata = {
@@ -266,7 +266,7 @@ class Setting:
             self.rest.patch("resourceclaims", name, {"status": status}, NAMESPACE, "status")
 
     def _stand(self, name: str, where: scenario_state.PodState) -> None:
-        """The pod's state, as its node would have told it."""
+        """The pod's state, as its node would have reported it."""
         phases = {State.SUCCEEDED: "Succeeded", State.FAILED: "Failed"}
         if where.state in (State.RUNNING, State.TERMINATING, State.STUCK):
             phases[where.state] = "Running"
@@ -383,7 +383,7 @@ def _published(tree: Tree) -> Tree:
 def _queue(queue: queues.Queue) -> _Owned:
     tree = codec.tree_of(queue)
     tree["metadata"] = {"name": queue.metadata.name}
-    tree["spec"]["namespaceSelector"] = {}  # everybody
+    tree["spec"]["namespaceSelector"] = {}  # every namespace
     return _Owned("queues", tree, queue.metadata.name)
 
 

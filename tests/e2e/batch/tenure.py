@@ -1,7 +1,7 @@
-"""Plays a scenario on a real server until nothing changes any more: our scheduler, nodes, and whoever makes pods anew.
+"""Plays a scenario on a real server until nothing changes any more: our scheduler, nodes, and stand-in controllers.
 
 The scheduler is the whole process as it is shipped, under the chart's rights, with the scenario's policy; nodes are
-played by the hollow player. It is over when everything is calm on the server, the scheduler's picture shows just that,
+played by hollow kubelets. It is over when everything is calm on the server, the scheduler's picture shows just that,
 and the engine, asked once more, would change nothing. Never decides anything itself.
 """
 
@@ -31,7 +31,9 @@ from tests.support.waiting import comes_true_within
 
 Tree = dict[str, Any]
 PATIENCE_SECONDS = 30.0
-ENDING_SECONDS = 0.3  # that a pod takes to end: long enough for whoever makes another one at once
+ENDING_SECONDS = (
+    0.3  # that a pod takes to end: long enough for a controller that makes another one at once
+)
 PAUSE_SECONDS = (
     0.1  # between two looks, which list much and take time from the scheduler in this process
 )
@@ -60,9 +62,9 @@ def played(
 
 
 def policy_of(scenario: scenario_format.Scenario) -> policy.Policy:
-    """The scenario's policy, as a scheduler that goes on for ever has it: all steps, and no past before this one."""
+    """The scenario's policy, as a scheduler without an end has it: all steps, and no past before this one."""
     asked = build_scenario.policy_of(scenario)
-    # Past use would be kept from now on; on paper nobody keeps any.
+    # Past use would be recorded from now on; on paper none is.
     batch = {name: getattr(asked.batch, name) for name in asked.batch.__struct_fields__} | {
         "usage_weight": 0.0
     }
@@ -86,7 +88,7 @@ async def _played(
     process.settings = process.settings._replace(policy=policy_of(made.scenario))
     pods: list[Tree] = []  # as of the last look
     async with _running(process):
-        # Nodes come after the first look: whoever is ending as the scenario begins is seen to be.
+        # Nodes come after the first look: a pod that is ending as the scenario begins is seen to be.
         await _until(lambda: _has_looked(process))
         await asyncio.to_thread(made.renew, await asyncio.to_thread(made.all_pods))
         async with _nodes(made, playing) as nodes:
@@ -198,10 +200,10 @@ async def _fed(
 
 
 async def _unrest(made: setting.Setting, process: scheduler.Process, pods: list[Tree]) -> str:
-    """What is not calm; nothing if all is. Makes pods anew that are gone. The pods it has seen are left in the list."""
+    """What is not calm; empty if all is. Recreates pods that are gone. The pods it has seen are left in the list."""
     pods[:] = await asyncio.to_thread(made.all_pods)
     if await asyncio.to_thread(made.renew, pods):
-        return "pods were made anew"
+        return "pods were recreated"
     result = await asyncio.to_thread(made.all_claims)
     if restless := unrest_of(made, pods, result):
         return restless
@@ -277,7 +279,7 @@ def unrest_of(made: setting.Setting, pods: list[Tree], claims: list[Tree]) -> st
 
 
 def situation_of(pods: list[Tree]) -> scenario_state.ScenarioState:
-    """Where everybody stands, in the words of scenarios. Who is nominated waits, as between two cycles."""
+    """The state of every pod, in the words of scenarios. A nominated pod waits, as between two cycles."""
     last = sorted(
         pods, key=lambda pod: not pod["metadata"].get("deletionTimestamp")
     )  # what is ending counts least

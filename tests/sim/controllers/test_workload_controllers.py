@@ -1,4 +1,4 @@
-"""The driver: only owners that changes concern are looked at, broken objects stop nobody, a restart changes nothing."""
+"""The driver: only owners that changes concern are looked at, broken objects stop none, a restart changes nothing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PatientStore(TinyStore):
         self.events.append(event)
 
 
-def test_an_object_that_cannot_be_read_is_reported_and_stops_nobody() -> None:
+def test_an_object_that_cannot_be_read_is_reported_and_stops_no_other() -> None:
     cluster = Cluster()
     cluster.store = PatientStore()
     cluster.controllers = workload_controllers.WorkloadControllers(cluster.store)

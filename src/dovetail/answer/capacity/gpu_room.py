@@ -1,4 +1,4 @@
-"""The free GPUs of a node, whoever counts them: DRA drivers or a device plugin.
+"""The free GPUs of a node, as DRA drivers or a device plugin count them.
 
 Given a World. In thousandths of GPUs. Never decides what could use them.
 """

@@ -1,6 +1,6 @@
 """The GPUs of one node as its slices publish them, board by board, and the slices for other devices on them.
 
-Given the slices of a node. Boards are told apart by their uuid, which partitions name as their parent. Devices of
+Given the slices of a node. Boards are distinguished by their uuid, which partitions name as their parent. Devices of
 another geometry draw on counters, as a driver with dynamic MIG publishes them. Never reads a cluster.
 """
 

@@ -29,7 +29,7 @@ MOST_TURNS_NOW: Final = 500  # decisions until the cluster has come to rest at t
 MOST_TURNS_LATER: Final = 1_000  # decisions from there to the horizon
 MOST_STOPS: Final = 96  # times on the way there; a quarter of an hour apart in a day
 # Running pods times waiting gangs. Beyond it, later starts are worked out without evictions: who yields is searched
-# again after every end, and whoever can evict others does so now.
+# again after every end, and pods that can evict others do so now.
 MOST_SEARCHED: Final = 1_000
 EVICTING: Final = frozenset({policy.Step.CONSOLIDATE, policy.Step.RECLAIM, policy.Step.PREEMPT})
 

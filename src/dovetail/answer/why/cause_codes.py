@@ -1,6 +1,6 @@
 """The causes that keep a pod from starting: a stable code each, its class, and its row in the field's list of causes.
 
-The class says whose move it is: config (whoever wrote an object), capacity (others hold what is needed), quota (a limit
+The class says whose move it is: config (the author of an object), capacity (others hold what is needed), quota (a limit
 is reached), policy (a rule makes it wait), platform (something is broken or missing). Plain data.
 """
 
@@ -101,7 +101,7 @@ class CauseCode(StrEnum):
     PROMISED = "KeptForPromise", CauseClass.POLICY, 0
     TOO_YOUNG = "MayNotEvictYet", CauseClass.POLICY, 0
     POWER_CAP = "PowerCapReached", CauseClass.POLICY, 0
-    SCHEDULER_ABSENT = "SchedulerAbsent", CauseClass.PLATFORM, 0  # it names one that nobody is
+    SCHEDULER_ABSENT = "SchedulerAbsent", CauseClass.PLATFORM, 0  # it names one that does not run
     BEING_DELETED = "BeingDeleted", CauseClass.POLICY, 0
     ANNOTATION = "AnnotationUnsupported", CauseClass.CONFIG, 0
     # Queues

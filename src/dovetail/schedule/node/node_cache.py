@@ -34,7 +34,7 @@ MOST_CLASSES: Final = (
 )
 BYTES_PER_CLASS: Final = 64  # of what claims ask for: a cohort keeps it in several forms
 SLACK: Final = 256  # classes and heap entries beyond twice those in use before a sweep
-_UNTOLD: Final = Reason(
+_REASONS_UNKNOWN: Final = Reason(
     code=ReasonCode.BUDGET, detail="cannot serve the pod; the reasons are not worked out yet"
 )
 
@@ -176,7 +176,7 @@ class NodeClasses:
         for number, count in self._members.items():
             verdict = self._answers[number]
             if count and isinstance(verdict, NodeVerdict):
-                reasons = verdict.reasons if verdict.reasons is not None else (_UNTOLD,)
+                reasons = verdict.reasons if verdict.reasons is not None else (_REASONS_UNKNOWN,)
                 tally.add(reasons, is_undecided=verdict.is_undecided, nodes=count)
         if is_complete:
             self._tally = tally
@@ -388,7 +388,7 @@ class EachNode:
         try:
             return evaluator.reasons(self._kind, name)
         except Unfinished:
-            return (_UNTOLD,)
+            return (_REASONS_UNKNOWN,)
 
 
 class NodeClassesCache:

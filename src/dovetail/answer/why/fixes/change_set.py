@@ -320,7 +320,7 @@ class _Result:
         self.pods_again[key] = tree
 
     def delete_pod(self, key: object_set.Key, pod: pods.Pod) -> None:
-        """A pod is deleted, and its controller makes it anew."""
+        """A pod is deleted, and its controller recreates it."""
         self.patches.append(patches.Patch(object=patches.ref_of(pod), delete=True))
 
     def change_set(

@@ -35,7 +35,7 @@ class Way(Enum):
 
     POD = "the pod has no controller: it is changed itself, or created again"
     ROLLOUT = "the controller replaces its pods"
-    PODS_DELETED = "the controller makes pods anew, once those that wait are deleted"
+    PODS_DELETED = "the controller recreates the pods once those that wait are deleted"
     RECREATED = "the template cannot be changed: the object is created again, and so are its pods"
     FIXED = "the template is not known: only what can be changed in the pod itself"
 

@@ -213,7 +213,7 @@ def _is_left_to_chance(
 
 
 def _most_decisions(replica: Replica, members: int) -> int:
-    """As many as keep a search short, by the size of the cluster and of the gang, whose pods are all made anew."""
+    """As many as keep a search short, by the size of the cluster and of the gang, whose pods are all recreated."""
     world = replica.world
     size = 1 + len(world.nodes) + len(world.pods) + 3 * members
     is_together = bool(world.queues) or not world.gangs.is_trivial

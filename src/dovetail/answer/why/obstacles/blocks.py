@@ -1,7 +1,7 @@
 """What keeps a pod off a node, one thing at a time, and what would lift it. Plain data with its order.
 
 A block names the rule, its cause, and its layer: whether the block would be gone if no other pod ran, if the platform
-were healthy, if nodes had no other owner, or only if somebody changed an object. Computes nothing.
+were healthy, if nodes had no other owner, or only after a change of an object. Computes nothing.
 """
 
 from __future__ import annotations

@@ -256,7 +256,7 @@ ITSELF: Final = {
     ),
     ReasonCode.GATED: ReasonText(
         "A scheduling gate holds the pod back; the message names it.",
-        ("whoever set the gate removes it",),
+        ("the controller that set the gate removes it",),
     ),
     ReasonCode.ANNOTATION: ReasonText(
         "An annotation of another scheduler asks for what cannot be honoured here.",

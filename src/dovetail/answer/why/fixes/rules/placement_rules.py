@@ -266,7 +266,7 @@ def _host_ports(case: Case) -> Iterator[Ladder]:
 
 
 def _gates(case: Case) -> Iterator[Ladder]:
-    """Gates are opened on the pods themselves, whoever made them."""
+    """Gates are removed on the pods themselves, whichever controller created them."""
     for gate in case.pod.spec.scheduling_gates:
         if gate.name.startswith(OWNED_GATES):
             continue
