@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import urllib.parse
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -57,6 +58,7 @@ class Request(NamedTuple):
     began: float
     ended: float
     verb: str = ""
+    manager: str = ""  # of the fields that it sets, as managedFields has it
 
     @property
     def act(self) -> str:
@@ -132,7 +134,11 @@ def signed(history: History, requests: Iterable[Request]) -> History:
         if revision.number in writers or revision.kind not in SIGNED or revision.is_deleted:
             continue
         act = _act(before, revision.object)
-        users = _users(others.get(place, ()), revision, act)
+        able = _able(others.get(place, ()), revision, act)
+        users = {request.user for request in able}
+        if len(users) > 1 and before is not None:
+            managers = _managers(before, revision.object)
+            users = {request.user for request in able if request.manager in managers} or users
         if len(users) == 1:
             writers[revision.number] = users.pop()
         else:
@@ -154,15 +160,22 @@ def _act(before: Tree | None, after: Tree) -> str:
     return "write"
 
 
-def _users(requests: Iterable[Request], revision: Revision, act: str) -> set[str]:
-    """Who could have written it. Of two deletions the one that began last: kubelets end what they saw evicted."""
+def _able(requests: Iterable[Request], revision: Revision, act: str) -> list[Request]:
+    """Those that could have written it. Of deletions the one that began last: kubelets end what they saw evicted."""
     able = [request for request in requests if _does(request, act) and _could_be(request, revision)]
     begun = [request for request in able if request.began <= revision.seconds]
     if act == "delete" and begun:
-        return {max(begun, key=lambda request: request.began).user}
-    if act == "bind" and (done := {request.user for request in able if request.code < 300}):
+        return [max(begun, key=lambda request: request.began)]
+    if act == "bind" and (done := [request for request in able if request.code < 300]):
         return done
-    return {request.user for request in able}
+    return able
+
+
+def _managers(before: Tree, after: Tree) -> set[str]:
+    """Whose fields the write changed, by name. Two schedulers have one name."""
+    known = before["metadata"].get("managedFields") or []
+    entries = after["metadata"].get("managedFields") or []
+    return {entry["manager"] for entry in entries if entry not in known}
 
 
 def _does(request: Request, act: str) -> bool:
@@ -192,7 +205,15 @@ def _request(entry: Tree) -> Request:
         began=_seconds(entry["requestReceivedTimestamp"]),
         ended=_seconds(entry["stageTimestamp"]),
         verb=entry["verb"],
+        manager=_manager(entry),
     )
+
+
+def _manager(entry: Tree) -> str:
+    """As the server names the writer of fields: by the request, or by the program that sent it."""
+    query = urllib.parse.parse_qs(urllib.parse.urlsplit(entry.get("requestURI", "")).query)
+    program = str(entry.get("userAgent", "")).partition("/")[0]
+    return query.get("fieldManager", [program])[0]
 
 
 def _seconds(text: str) -> float:

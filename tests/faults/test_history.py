@@ -123,6 +123,17 @@ def test_a_write_of_either_of_two_is_a_gap() -> None:
     assert gaps == ("revision 102 of pods t/p was written by one or two",)
 
 
+def test_of_two_lost_writes_the_managed_fields_name_the_writer() -> None:
+    builder = HistoryBuilder()
+    builder.pod("p")
+    fields = [{"manager": "kubelet", "operation": "Update", "time": "now"}]
+    builder.change("pods", "t/p", metadata={"managedFields": fields}, by="")
+    lost = request("one", "t/p", verb="patch", code=504, manager="dovetail")
+    stored = request("kubelet-user", "t/p", verb="patch", code=504, manager="kubelet")
+    signed = signatures.signed(builder.history(), [MADE, lost, stored])
+    assert (signed.revisions[1].writer, signed.gaps) == ("kubelet-user", ())
+
+
 def test_a_request_that_changed_nothing_is_not_the_writer() -> None:
     late = request("two", "t/p", version=101, began=50.0, ended=51.0)
     signed = signatures.signed(
