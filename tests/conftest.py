@@ -44,8 +44,18 @@ LONGEST_FIRST: Final = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes minutes begins at once, so that no worker is left alone with it at the end."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out older versions of tests for the newest alone. What takes minutes begins at once, so that no worker is
+    left alone with it at the end.
+    """
+    left_out = [
+        item
+        for item in items
+        if item.get_closest_marker("newest") and item.get_closest_marker("skew")
+    ]
+    config.hook.pytest_deselected(items=left_out)
+    unwanted = set(left_out)
+    items[:] = [item for item in items if item not in unwanted]
     items.sort(
         key=lambda item: next(
             (at for at, part in enumerate(LONGEST_FIRST) if item.nodeid.startswith(part)), 99

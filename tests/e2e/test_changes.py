@@ -22,7 +22,7 @@ from tests.e2e.namespace_scene import (
 from tests.e2e.test_examples import rule_version
 from tests.support.live import Live, devices_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.newest]
 
 
 def test_a_pod_that_waits_for_a_deleted_node_starts_on_another(cluster: Live) -> None:

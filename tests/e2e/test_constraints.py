@@ -20,7 +20,7 @@ from tests.schedule import upstream
 from tests.support import oracle
 from tests.support.live import Live
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.newest]
 
 NODES: Final = 7
 PODS: Final = 50

@@ -21,7 +21,7 @@ from tests.support import cluster as planes
 from tests.support import live, rest
 from tests.support.live import Live
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.newest]
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from dovetail.telemetry import traces
 from tests.e2e.namespace_scene import scene
 from tests.support.live import Live
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.newest]
 
 NAME = "observed"
 Tree = dict[str, Any]

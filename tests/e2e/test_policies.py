@@ -12,7 +12,7 @@ from tests.support import cluster as planes
 from tests.support import live, rest
 from tests.support.live import Live
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.newest]
 
 FILE = str(live.ROOT / "deploy" / "policies" / "keep-general-pods-off.yaml")
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists"}

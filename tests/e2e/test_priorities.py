@@ -16,7 +16,7 @@ from tests.e2e.namespace_scene import Scene, node_of, scene
 from tests.support import rest
 from tests.support.live import Live
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.newest]
 
 Tree = dict[str, Any]
 

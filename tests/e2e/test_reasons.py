@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.namespace_scene import SCENE, Scene, pod_tree, scene
 from tests.support.live import Live
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.newest]
 
 
 def _reason(story: Scene, name: str) -> str:
