@@ -77,12 +77,15 @@ def test_a_whole_gpu_has_the_gpus_figures() -> None:
         series("PROF_SM_ACTIVE", [0.2, 0.4, 0.6, 0.4], **held_by("a")),
         series("DEV_FB_USED", [1024, 4096, 2048, 2048], **held_by("a")),
         series("DEV_TOTAL_ENERGY_CONSUMPTION", [1000, 2000, 3500, 4000], **held_by("a")),
+        series("PROF_PIPE_TENSOR_ACTIVE", [0.1, 0.3, 0.1, 0.3], **held_by("a")),
+        series("PROF_DRAM_ACTIVE", [0.5, 0.5, 0.6, 0.6], **held_by("a")),
     ]
     result = joined(raw, allocation("a"))
     usage = by_allocation(result)["of-a"]
     assert usage.busy_micro == 400_000, "of the cores, where the GPU says so"
     assert usage.memory_bytes == 4 * GIB
     assert usage.energy_millijoules == 3000
+    assert (usage.tensor_micro, usage.dram_micro) == (200_000, 550_000)
     assert usage.samples == 4
     assert by_allocation(result)[""].busy_micro == 400_000
     assert result.gaps == ()

@@ -40,6 +40,8 @@ _FOR_USAGE: Final = (
     Field.SM_ACTIVE,
     Field.FB_USED,
     Field.ENERGY,
+    Field.TENSOR_ACTIVE,
+    Field.DRAM_ACTIVE,
 )
 _FOR_NOW: Final = (Field.GPU_UTIL, Field.GR_ENGINE_ACTIVE, Field.SM_ACTIVE, Field.FB_USED)
 

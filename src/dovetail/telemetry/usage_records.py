@@ -13,6 +13,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from dovetail.model.accounting.records import (
     MICRO_GPU,
     Allocation,
@@ -147,6 +149,7 @@ def _asset_usage(asset: str, fleet: _Fleet, window: Window, max_gap: float) -> U
     energy = None if energy_from is None else _energy(energy_from, window, max_gap)
     if busy is None and memory is None and energy is None:
         return None
+    tensor, dram = (None, None) if gpu is None else _pipes(gpu, window, max_gap)
     return Usage(
         asset=asset,
         allocation="",
@@ -156,6 +159,8 @@ def _asset_usage(asset: str, fleet: _Fleet, window: Window, max_gap: float) -> U
         memory_bytes=memory,
         energy_millijoules=energy,
         samples=samples,
+        tensor_micro=tensor,
+        dram_micro=dram,
     )
 
 
@@ -226,7 +231,9 @@ def _device_usage(
         return None
     # The energy counter is the GPU's; a slice has none of its own.
     energy = None if device.instance_id else _energy(device, window, max_gap)
-    return _usage(allocation, window, busy, memory, energy, _count(points, window))
+    tensor, dram = _pipes(device, window, max_gap)
+    usage = _usage(allocation, window, busy, memory, energy, _count(points, window))
+    return msgspec.structs.replace(usage, tensor_micro=tensor, dram_micro=dram)
 
 
 def _share_usage(
@@ -335,6 +342,13 @@ def _busy_points(device: MeasuredDevice) -> Points:
         if points := device.whole.get(field, ()):
             return points
     return tuple((at, value / 100) for at, value in device.whole.get(Field.GPU_UTIL, ()))
+
+
+def _pipes(device: MeasuredDevice, window: Window, max_gap: float) -> tuple[int | None, int | None]:
+    """How busy the tensor pipe and the memory interface were; of shares of a GPU nothing measures that."""
+    tensor = _mean(device.whole.get(Field.TENSOR_ACTIVE, ()), window, max_gap)
+    dram = _mean(device.whole.get(Field.DRAM_ACTIVE, ()), window, max_gap)
+    return _micro(tensor), _micro(dram)
 
 
 def _mean(points: Points, window: Window, max_gap: float) -> float | None:
