@@ -13,18 +13,25 @@ import functools
 import logging
 import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, TypeVar
 
 from dovetail import errors
 from dovetail.boot import clocks, first_answer
+from dovetail.boot.observing import (
+    fragmentation_watch,
+    intent_feeds,
+    price_file_watch,
+    watch_outages,
+)
 from dovetail.history import backfill, compaction, history_recorder, stores
 from dovetail.kube import client
 from dovetail.kube.auth import client_config
 from dovetail.kube.http import transport
 from dovetail.kube.watching import wait_for_kind, watch
 from dovetail.kubetypes import registry
+from dovetail.kubetypes.custom import intents
 from dovetail.live.cycle import restarts
 from dovetail.live.election import leader_election
 from dovetail.live.informer import informer
@@ -40,12 +47,10 @@ CONFIRM_SECONDS: Final = 10.0  # how often the watched time is stored when nothi
 COMPACT_SECONDS: Final = 600.0
 USAGE_SECONDS: Final = 60.0
 USAGE_LAG: Final = 120_000  # measurements are complete after this many milliseconds
-OUTAGE: Final = (
-    5_000  # a watch that is back within this many milliseconds missed nothing worth a gap
-)
-SETTLE_SECONDS: Final = 1.0  # after an outage: what was missed arrives
 MAX_PENDING: Final = 1_000_000  # records that wait for the store
+PRICE_SECONDS: Final = 10.0
 QUEUES: Final = registry.QUEUE
+INTENTS: Final = registry.INTENT
 
 _T = TypeVar("_T")
 
@@ -64,6 +69,8 @@ class Settings(NamedTuple):
     election: Election | None = None
     limits: compaction.Limits = compaction.DEFAULT
     usage: usage_source.UsageSource | None = None
+    prices: price_file_watch.PriceFileWatch | None = None
+    unusable_seconds: float = fragmentation_watch.PAUSE_SECONDS  # between two measurements
 
 
 class HistoryProcess:
@@ -136,18 +143,26 @@ class HistoryProcess:
 
     @contextlib.asynccontextmanager
     async def watching(
-        self, world: World, outages: _Outages, listener: informer.Listener
+        self,
+        world: World,
+        outages: watch_outages.Outages,
+        listeners: Iterable[informer.Listener],
+        intent_feed: intent_feeds.IntentFeed,
     ) -> AsyncIterator[informer.Informer]:
-        """An informer of all that the recorder reads, while the block lasts."""
+        """An informer of all that the recorder reads, while the block lasts; synced, with all Intents listed."""
         ours = await first_answer.first_answer(
-            lambda: wait_for_kind.served(self._transport, (QUEUES,)), clock=self.clock, log=LOG
+            lambda: wait_for_kind.served(self._transport, (QUEUES, INTENTS)),
+            clock=self.clock,
+            log=LOG,
         )
         kinds = history_recorder.KINDS
-        informer_ = informer.Informer(world, self.clock, (*kinds, *ours), suspects=self._suspects)
-        informer_.listen(listener)
+        listed = (*kinds, *(kind for kind in ours if kind is not INTENTS))
+        informer_ = informer.Informer(world, self.clock, listed, suspects=self._suspects)
+        for listener in listeners:
+            informer_.listen(listener)
         tasks = [asyncio.create_task(informer_.pump())]
         for kind in kinds:
-            sink = _Sink(informer_, kind, outages)
+            sink = watch_outages.Sink(informer_, kind, outages)
             following = watch.follow(
                 self._transport,
                 kind,
@@ -156,7 +171,7 @@ class HistoryProcess:
                 restored=functools.partial(outages.ended, kind.name),
             )
             tasks.append(asyncio.create_task(following))
-        queue_feed = informer.Feed(informer_, QUEUES, trouble=_log_trouble)
+        queue_feed = informer.Feed(informer_, QUEUES, trouble=watch_outages.log_trouble)
         following = wait_for_kind.follow(
             self._transport,
             QUEUES,
@@ -165,9 +180,16 @@ class HistoryProcess:
             arrived=functools.partial(informer_.add_kind, QUEUES),
         )
         tasks.append(asyncio.create_task(following))
+        following = wait_for_kind.follow(
+            self._transport, INTENTS, intent_feed, clock=self.clock, arrived=lambda: None
+        )
+        tasks.append(asyncio.create_task(following))
         for task in tasks:
             task.add_done_callback(self._tenures.task_ended)
         try:
+            await informer_.synced.wait()
+            if INTENTS in ours:
+                await intent_feed.wait_listed()
             yield informer_
         finally:
             for task in tasks:
@@ -191,31 +213,47 @@ class _Tenure:
         self._clock = process.clock
         self._world = World()
         self._recorder = history_recorder.Recorder(self._world)
-        self._outages = _Outages(self._now)
+        self._intents = intent_feeds.IntentFeed(self._observe_intent, self._observe_intents)
+        self._fragmentation = fragmentation_watch.FragmentationWatch(
+            process.clock, pause_seconds=process.settings.unusable_seconds
+        )
+        self._measuring: asyncio.Task[None] | None = None
+        self._outages = watch_outages.Outages(self._now)
         self._is_resumed = False
         self._pending: list[Records] = []
         self._latest = 0  # no time is earlier than one before it, whatever the clock does
         self._confirmed_at = 0.0
         self._compacted_at = self._clock.monotonic()
         self._measured_at = 0.0
+        self._priced_at = 0.0
 
     async def run(self) -> None:
         in_thread = self._process.in_thread
         number = await in_thread(self._store.take_over)
         opened = await in_thread(self._store.open_records)
         watched_until = await in_thread(self._store.watched_until)
-        async with self._process.watching(self._world, self._outages, self._observe) as informer_:
-            await informer_.synced.wait()
+        listeners = (self._observe, self._fragmentation.observe)
+        async with self._process.watching(self._world, self._outages, listeners, self._intents):
             self._latest = max(self._latest, watched_until or 0)
+            self._recorder.prime_intents(self._intents.listed())
             records = self._recorder.resume(opened, watched_until=watched_until, now=self._now())
             self._pending.append(records)
             self._is_resumed = True
+            self._note_prices()
             try:
                 await self._record(number)
             except asyncio.CancelledError:
                 self._confirmed_at = 0.0
                 await self._flush(number)  # stopped on purpose: nothing that was seen is lost
                 raise
+            finally:
+                await self._end_measuring()
+
+    async def _end_measuring(self) -> None:
+        self._fragmentation.close()
+        if self._measuring is not None:
+            self._measuring.cancel()
+            await asyncio.gather(self._measuring, return_exceptions=True)
 
     async def _record(self, number: int) -> None:
         while True:
@@ -223,6 +261,8 @@ class _Tenure:
             if not self._process.is_recording:
                 self._process.is_recording = True
                 LOG.info("history.recording", extra={"store": self._store.place})
+            self._refresh_prices()
+            self._measure_unusable()
             await self._keep_small()
             await self._measure()
             await self._clock.sleep(FLUSH_SECONDS)
@@ -231,9 +271,49 @@ class _Tenure:
         if not self._is_resumed:
             self._recorder.prime(event)
             return
-        records = self._recorder.observe(event, times=self._times())
+        self._put(self._recorder.observe(event, times=self._times()))
+
+    def _observe_intent(self, intent: intents.Intent, is_there: bool) -> None:
+        if self._is_resumed:
+            times = self._times()
+            self._put(self._recorder.observe_intent(intent, is_there=is_there, times=times))
+
+    def _observe_intents(self, listed: list[intents.Intent]) -> None:
+        if self._is_resumed:
+            self._put(self._recorder.observe_intents(listed, times=self._times()))
+
+    def _put(self, records: Records) -> None:
         if records != Records():
             self._pending.append(records)
+
+    def _refresh_prices(self) -> None:
+        prices = self._process.settings.prices
+        if prices is None or self._clock.monotonic() - self._priced_at < PRICE_SECONDS:
+            return
+        self._priced_at = self._clock.monotonic()
+        if prices.refresh():
+            self._note_prices()
+
+    def _note_prices(self) -> None:
+        prices = self._process.settings.prices
+        document = None if prices is None else prices.document
+        self._put(self._recorder.note_prices(document, times=self._times()))
+
+    def _measure_unusable(self) -> None:
+        """Begins a measurement if one is due. It runs beside the recording."""
+        is_running = self._measuring is not None and not self._measuring.done()
+        if self._fragmentation.is_due and not is_running:
+            self._measuring = asyncio.create_task(self._note_unusable())
+
+    async def _note_unusable(self) -> None:
+        try:
+            measured = await self._fragmentation.measure()
+        except Exception as error:  # of any kind: recording goes on without this figure
+            LOG.warning("history.unusable.failed: measured again later", extra={"why": str(error)})
+            return
+        if self._outages.since is None:  # else what is open may be long over
+            fragmented = measured.micro_gpu_by_node if measured is not None else {}
+            self._put(self._recorder.note_unusable(fragmented, times=self._times()))
 
     def _times(self) -> history_recorder.Times:
         now = self._now()
@@ -308,74 +388,6 @@ class _Tenure:
             LOG.warning("history.usage.failed: asked again later", extra={"why": str(error)})
 
 
-class _Outages:
-    """Since when which watch is interrupted, and which times were not watched."""
-
-    def __init__(self, now: Callable[[], Millis]) -> None:
-        self._now = now
-        self._broken: set[str] = set()
-        self._finished: list[history_recorder.Times] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self.since: Millis | None = None  # set until everything that was missed has arrived
-
-    def began(self, kind: str) -> None:
-        """A watch is interrupted."""
-        self._broken.add(kind)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self.since is None:
-            self.since = self._now()
-
-    def ended(self, kind: str) -> None:
-        """It is back; what was missed arrives within moments."""
-        self._broken.discard(kind)
-        if not self._broken and self.since is not None and self._timer is None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(SETTLE_SECONDS, self._finish)
-
-    def _finish(self) -> None:
-        self._timer = None
-        if self.since is not None:
-            outage = history_recorder.Times(self.since, self._now())
-            if outage.now - outage.known_until >= OUTAGE:
-                self._finished.append(outage)
-        self.since = None
-
-    def take(self) -> list[history_recorder.Times]:
-        """The outages that are over and not yet recorded."""
-        finished, self._finished = self._finished, []
-        return finished
-
-
-class _Sink:
-    """Passes the events of one watch on to the informer, and its interruptions to the outages."""
-
-    def __init__(
-        self, informer_: informer.Informer, kind: registry.Kind, outages: _Outages
-    ) -> None:
-        self._feed = informer.Feed(informer_, kind, trouble=_log_trouble)
-        self._name = kind.name
-        self._outages = outages
-
-    def replaced(self, objects: list[Any], resource_version: str, /) -> None:
-        self._feed.replaced(objects, resource_version)
-        self._outages.ended(self._name)
-
-    def changed(self, item: Any, /) -> None:
-        self._feed.changed(item)
-
-    def deleted(self, item: Any, /) -> None:
-        self._feed.deleted(item)
-
-    def broken(self, reason: str, /) -> None:
-        self._outages.began(self._name)
-        self._feed.broken(reason)
-
-    def unreadable(self, name: str, problem: str, /) -> None:
-        self._feed.unreadable(name, problem)
-
-
 def joined(batches: list[Records]) -> Records:
     """Several batches as one."""
     return Records(
@@ -388,10 +400,6 @@ def joined(batches: list[Records]) -> Records:
 
 def _count(batch: Records) -> int:
     return sum(len(getattr(batch, field)) for field in Records.__struct_fields__)
-
-
-def _log_trouble(kind: str, reason: str) -> None:
-    LOG.info("watch.interrupted", extra={"kind": kind, "why": reason})
 
 
 def _stop_on_signals(work: asyncio.Task[None]) -> None:

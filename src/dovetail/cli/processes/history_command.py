@@ -31,6 +31,7 @@ WHAT: Final = (
     "usage",
     "waiting",
     "unusable",
+    "promises",
     "decisions",
     "gaps",
     "prices",
@@ -91,6 +92,11 @@ def _with_window(command: F) -> F:
     help="Store how busy GPUs are, by what this Prometheus has measured.",
 )
 @click.option(
+    "--prices",
+    metavar="FILE",
+    help="Store which prices are in force: this price file, read again when it changes.",
+)
+@click.option(
     "--log-format", type=click.Choice(("text", "json")), default="text", show_default=True
 )
 @cluster_option.writable
@@ -99,13 +105,14 @@ def record(
     store: str | None,
     leader_elect: str | None,
     prometheus: str | None,
+    prices: str | None,
     keep: str,
     max_size: str | None,
     log_format: str,
 ) -> None:
     """Record a cluster until Ctrl-C. Reads only, apart from the Lease of --leader-elect."""
     from dovetail.boot import logs
-    from dovetail.boot.observing import history_process
+    from dovetail.boot.observing import history_process, price_file_watch
     from dovetail.history import compaction
     from dovetail.quantity import quantity
 
@@ -121,7 +128,10 @@ def record(
         if not (namespace and slash and name):
             raise output.BadInput(f'--leader-elect: "{leader_elect}" is not NAMESPACE/NAME')
         election = history_process.Election(namespace, name)
-    settings = history_process.Settings(location, election=election, limits=limits)
+    price_file = None if prices is None else price_file_watch.PriceFileWatch(prices)
+    settings = history_process.Settings(
+        location, election=election, limits=limits, prices=price_file
+    )
     choice = cluster_option.chosen()
     output.say(f"records {choice.name}")
 
