@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.model.accounting.records import MICRO_GPU, Allocation, Form, GapSource, Owner, Usage
+from dovetail.model.accounting.records import MICRO_GPU, Allocation, Form, Owner, Usage
 from dovetail.telemetry import dcgm_series, measured_devices, usage_records
 from dovetail.telemetry.prometheus_api import RawSeries
 
@@ -88,7 +88,6 @@ def test_a_whole_gpu_has_the_gpus_figures() -> None:
     assert (usage.tensor_micro, usage.dram_micro) == (200_000, 550_000)
     assert usage.samples == 4
     assert by_allocation(result)[""].busy_micro == 400_000
-    assert result.gaps == ()
     assert result.unmatched == 0
 
 
@@ -176,19 +175,12 @@ def test_counted_gpus_are_found_by_the_pod() -> None:
     assert by_allocation(joined(raw, two))["of-a"].busy_micro == 750_000
 
 
-def test_an_allocation_without_samples_has_no_record_and_the_asset_a_gap() -> None:
+def test_an_allocation_without_samples_has_no_record() -> None:
     result = usage_records.joined(
         [], allocations=[allocation("a")], assets=["GPU-a"], start=0, end=10 * MINUTE
     )
     assert result.usage == ()
     assert result.unmatched == 1
-    (gap,) = result.gaps
-    assert (gap.source, gap.start, gap.end, gap.subject) == (
-        GapSource.METRICS,
-        0,
-        10 * MINUTE,
-        "GPU-a",
-    )
 
 
 def test_an_asset_without_uuid_is_found_by_its_name() -> None:

@@ -35,7 +35,7 @@ from dovetail.kubetypes.custom import intents
 from dovetail.live.cycle import restarts
 from dovetail.live.election import leader_election
 from dovetail.live.informer import informer
-from dovetail.model.accounting.records import Millis, Records
+from dovetail.model.accounting.records import GapSource, Millis, Records
 from dovetail.ports import usage_source
 from dovetail.telemetry import metrics
 from dovetail.world import events
@@ -225,6 +225,7 @@ class _Tenure:
         self._confirmed_at = 0.0
         self._compacted_at = self._clock.monotonic()
         self._measured_at = 0.0
+        self._measured_until: Millis = 0
         self._priced_at = 0.0
 
     async def run(self) -> None:
@@ -378,14 +379,24 @@ class _Tenure:
         end = self._now() - USAGE_LAG
         try:
             summary = await self._process.in_thread(self._store.summary)
-            start = summary.usage_until or summary.first
+            start = max(_measured_until(summary) or 0, self._measured_until) or summary.first
             if start is None or start >= end:
                 return
-            await backfill.backfill(
+            progress = await backfill.backfill(
                 self._store, source, start, end, in_thread=self._process.in_thread
             )
+            self._measured_until = progress.done_until
         except Exception as error:  # of any kind: recording goes on without measurements
             LOG.warning("history.usage.failed: asked again later", extra={"why": str(error)})
+
+
+def _measured_until(summary: stores.Summary) -> Millis | None:
+    """Until when the source was asked: it had samples, or had none of any GPU."""
+    silent = [
+        gap.end for gap in summary.gaps if gap.source is GapSource.METRICS and not gap.subject
+    ]
+    times = [at for at in (summary.usage_until, *silent) if at is not None]
+    return max(times, default=None)
 
 
 def joined(batches: list[Records]) -> Records:
