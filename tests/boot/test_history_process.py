@@ -1,10 +1,10 @@
-"""The recorder beside a scheduler at work on an embedded API server: what it records, and what that cost."""
+"""Recorder and exporter beside a scheduler at work on an embedded API server: what they say, and what it cost."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from dovetail import errors
 from dovetail.answer.cost import cost_keys, cost_ledger, cost_table, cost_window, price_list
 from dovetail.boot import embedded_cluster, embedded_setup
-from dovetail.boot.observing import history_process, price_file_watch
+from dovetail.boot.observing import exporter, history_process, price_file_watch
 from dovetail.files import private_files
 from dovetail.history import stores
 from dovetail.model import workload_annotations
@@ -83,6 +83,19 @@ async def recording(
         await asyncio.gather(task, return_exceptions=True)
 
 
+@contextlib.asynccontextmanager
+async def exporting(server: embedded_cluster.Server) -> AsyncIterator[Callable[[], str]]:
+    """Returns what a scrape would read now."""
+    watcher = exporter.Exporter(server.connection, pause_seconds=0.05)
+    async with watcher.transport:
+        task = asyncio.create_task(watcher.watch())
+        try:
+            yield lambda: watcher.text().decode()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
 def whole(store: Path) -> Records:
     with contextlib.suppress(errors.NotFound), stores.open_store(str(store)) as opened:
         return opened.records(0, ALWAYS)
@@ -97,7 +110,11 @@ def test_fragments_promises_and_prices_are_recorded_beside_a_scheduler(tmp_path:
     )
 
     async def story() -> None:
-        async with scheduled(tmp_path / "state") as server, recording(server, settings):
+        async with (
+            scheduled(tmp_path / "state") as server,
+            recording(server, settings),
+            exporting(server) as metrics,
+        ):
             for tree in pod_with("small", 1, runtime="1h"):
                 server.api.put(tree)
             await waiting.until(lambda: whole(store).allocations, "a pod that holds a GPU")
@@ -105,6 +122,12 @@ def test_fragments_promises_and_prices_are_recorded_beside_a_scheduler(tmp_path:
                 server.api.put(tree)
             await waiting.until(lambda: whole(store).promises, "a promised start")
             await waiting.until(lambda: whole(store).unusable, "an unusable part of a GPU")
+            await waiting.until(
+                lambda: 'dovetail_gpus_unusable{product="H100-80GB-HBM3"} 0.5' in metrics(),
+                "the same in the metrics",
+            )
+            promised = "dovetail_promised_start_timestamp_seconds"
+            assert f'{promised}{{namespace="default",gang="pod/wide"}}' in metrics()
 
     asyncio.run(story())
     records = whole(store)

@@ -53,6 +53,7 @@ class FragmentationWatch:
         self._clock = clock
         self._pause_seconds = pause_seconds
         self._changes: dict[object_set.Key, Edit] = {}
+        self._unlisted: set[str] = set()
         self._replica: Replica | None = None
         self._due = 0.0
         self._is_too_large = False
@@ -68,6 +69,20 @@ class FragmentationWatch:
             return
         key = object_set.Key(kind.unique_name, item.metadata.namespace, item.metadata.name)
         self._changes[key] = Edit(key, codec.Stored(item, _NO_DOCUMENT) if is_there else None)
+
+    def feed(self, kind: registry.Kind) -> FragmentationFeed:
+        """Where the watch of a kind delivers, for processes without an informer."""
+        self._unlisted.add(kind.name)
+        return FragmentationFeed(self, kind)
+
+    def note_listed(self, kind: registry.Kind) -> None:
+        """All objects of the kind were delivered."""
+        self._unlisted.discard(kind.name)
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether every feed has delivered a complete list."""
+        return not self._unlisted
 
     @property
     def is_due(self) -> bool:
@@ -123,3 +138,41 @@ class FragmentationWatch:
                 "fragmentation.object: left out",
                 extra={"object": str(change.key), "why": str(error)},
             )
+
+
+class FragmentationFeed:
+    """The events of one kind: what a watch calls. Finds what a new list lacks."""
+
+    def __init__(self, target: FragmentationWatch, kind: registry.Kind) -> None:
+        self._target = target
+        self._kind = kind
+        self._known: dict[tuple[str, str], Any] = {}
+
+    def replaced(self, objects: list[Any], resource_version: str, /) -> None:
+        """A complete list."""
+        present = {(item.metadata.namespace, item.metadata.name) for item in objects}
+        for key, item in list(self._known.items()):
+            if key not in present:
+                self.deleted(item)
+        for item in objects:
+            self.changed(item)
+        self._target.note_listed(self._kind)
+
+    def changed(self, item: Any, /) -> None:
+        """A new object or state."""
+        self._known[item.metadata.namespace, item.metadata.name] = item
+        self._target.put(self._kind, item, is_there=True)
+
+    def deleted(self, item: Any, /) -> None:
+        """It is gone."""
+        self._known.pop((item.metadata.namespace, item.metadata.name), None)
+        self._target.put(self._kind, item, is_there=False)
+
+    def broken(self, reason: str, /) -> None:
+        """The next list closes the gap."""
+
+    def restored(self) -> None:
+        """The watch goes on where it was."""
+
+    def unreadable(self, name: str, problem: str, /) -> None:
+        """An object that cannot be read takes no part."""
