@@ -24,7 +24,7 @@ from tests.support import waiting
 pytestmark = pytest.mark.slow
 
 ALWAYS = 1 << 50
-PRICES = "currency: USD\nprices: [{perHour: %s}]\n"
+PRICES = "currency: USD\nprices: [{perHour: 2}]\nbudgets: [{queue: research, perMonth: 70}]\n"
 FLEET = fleet_spec.Fleet(
     name="one",
     pools=(fleet_spec.Pool(name="n", count=1, gpu="H100-SXM5-80GB", gpus_per_node=2),),
@@ -74,10 +74,11 @@ async def scheduled(directory: Path) -> AsyncIterator[embedded_cluster.Server]:
 @contextlib.asynccontextmanager
 async def recording(
     server: embedded_cluster.Server, settings: history_process.Settings
-) -> AsyncIterator[None]:
-    task = asyncio.create_task(history_process.HistoryProcess(server.connection, settings).run())
+) -> AsyncIterator[history_process.HistoryProcess]:
+    process = history_process.HistoryProcess(server.connection, settings)
+    task = asyncio.create_task(process.run())
     try:
-        yield
+        yield process
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -104,7 +105,7 @@ def whole(store: Path) -> Records:
 
 def test_fragments_promises_and_prices_are_recorded_beside_a_scheduler(tmp_path: Path) -> None:
     store, prices = tmp_path / "history.sqlite", tmp_path / "prices.yaml"
-    prices.write_text(PRICES % 2)
+    prices.write_text(PRICES)
     settings = history_process.Settings(
         str(store), prices=price_file_watch.PriceFileWatch(str(prices)), unusable_seconds=0.05
     )
@@ -112,7 +113,7 @@ def test_fragments_promises_and_prices_are_recorded_beside_a_scheduler(tmp_path:
     async def story() -> None:
         async with (
             scheduled(tmp_path / "state") as server,
-            recording(server, settings),
+            recording(server, settings) as recorder,
             exporting(server) as metrics,
         ):
             for tree in pod_with("small", 1, runtime="1h"):
@@ -127,6 +128,9 @@ def test_fragments_promises_and_prices_are_recorded_beside_a_scheduler(tmp_path:
                 "the same in the metrics",
             )
             promised = "dovetail_promised_start_timestamp_seconds"
+            shown = recorder.shown.text().decode()
+            assert "dovetail_history_recording 1.0" in shown
+            assert 'dovetail_queue_budget{currency="USD",queue="research"} 70.0' in shown
             assert f'{promised}{{namespace="default",gang="pod/wide"}}' in metrics()
 
     asyncio.run(story())
@@ -139,7 +143,7 @@ def test_fragments_promises_and_prices_are_recorded_beside_a_scheduler(tmp_path:
     assert (promise.owner.pod, promise.nodes) == ("wide", ("n-0",))
     assert promise.promised_start is not None
     assert promise.promised_start > promise.start + 3_000_000
-    assert [(each.name, each.document) for each in records.prices] == [("prices.yaml", PRICES % 2)]
+    assert [(each.name, each.document) for each in records.prices] == [("prices.yaml", PRICES)]
 
     window = cost_window.Window(last.start, last.start + 1_000)
     question = cost_ledger.Question(price_list.PriceList(), (window,), cost_keys.parse("namespace"))

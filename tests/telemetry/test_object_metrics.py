@@ -21,6 +21,7 @@ from dovetail.telemetry import (
     object_metrics,
     object_series,
     promise_series,
+    waiting_pods,
 )
 from dovetail.world.owners import gang_builder
 
@@ -206,6 +207,18 @@ def test_the_least_pods_of_nested_groups_are_those_of_the_smallest() -> None:
     assert gang_counts.least_pods(gang) == 5
 
 
+def test_waiting_pods_are_counted_by_their_reason_until_they_are_bound() -> None:
+    metrics = object_metrics.ObjectMetrics()
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    metadata = {"name": "p", "namespace": "ml", "uid": "u"}
+    waiting = {"metadata": metadata, "status": {"conditions": [condition]}}
+    metrics.changed(registry.POD, decoded(pods.Pod, waiting))
+    metrics.changed(registry.POD, pod("unseen", ""))
+    assert lines(metrics, "dovetail_waiting") == ['dovetail_waiting_pods{reason="Unschedulable"} 1']
+    metrics.changed(registry.POD, decoded(pods.Pod, {**waiting, "spec": {"nodeName": "n"}}))
+    assert lines(metrics, "dovetail_waiting") == []
+
+
 def intent(name: str, start: str, attempt: int, *, moved_from: str = "") -> intents.Intent:
     seats = (intents.Member(pod="p", uid="u", node="n"),) if start else ()
     promise = intents.Promise(start=start, moved_from=moved_from, seats=seats)
@@ -298,6 +311,7 @@ def test_every_family_is_on_the_page_of_metrics() -> None:
     families = (
         *object_series.FAMILIES,
         *gang_counts.FAMILIES,
+        *waiting_pods.FAMILIES,
         *promise_series.FAMILIES,
         *fragmentation_series.FAMILIES,
         *object_metrics.OWN,

@@ -38,6 +38,7 @@ class Progress(NamedTuple):
     end: Millis
     done_until: Millis
     measurements: int  # that the source returned so far
+    silences: tuple[tuple[Millis, Millis], ...] = ()  # without samples of any GPU
 
 
 Say = Callable[[Progress], None]
@@ -73,8 +74,15 @@ async def backfill(
         if measured.usage or gaps:
             batch = Records(usage=measured.usage, gaps=gaps)
             await in_thread(lambda: store.append(batch))  # noqa: B023
+        silent = tuple(
+            (gap.start, last if gap.end is None else gap.end)
+            for gap in measured.gaps
+            if not gap.subject
+        )
         progress = progress._replace(
-            done_until=last, measurements=progress.measurements + len(measured.usage)
+            done_until=last,
+            measurements=progress.measurements + len(measured.usage),
+            silences=progress.silences + silent,
         )
         say(progress)
     return progress

@@ -15,7 +15,7 @@ from dovetail.kubetypes.core import pods
 from dovetail.kubetypes.custom import intents
 from dovetail.model import exposition
 from dovetail.model.exposition import Family, Series
-from dovetail.telemetry import gang_counts, object_series, promise_series
+from dovetail.telemetry import gang_counts, object_series, promise_series, waiting_pods
 
 KINDS: Final = (
     registry.CLAIM,
@@ -53,6 +53,7 @@ class ObjectMetrics:
         self._names: dict[str, dict[Key, tuple[str, ...]]] = {kind.name: {} for kind in KINDS}
         self._joined: dict[str, bytes] = {}
         self.gangs = gang_counts.GangCounts()
+        self._waiting = waiting_pods.WaitingPods()
         self._promises = promise_series.PromiseSeries()
         self._is_synced = dict.fromkeys((kind.name for kind in KINDS), False)
 
@@ -65,6 +66,7 @@ class ObjectMetrics:
         key = (item.metadata.namespace, item.metadata.name)
         if kind is registry.POD:
             self.gangs.changed(item)
+            self._waiting.changed(item)
             self._names[kind.name][key] = ()
             return
         if kind is registry.INTENT:
@@ -85,6 +87,7 @@ class ObjectMetrics:
         key = (item.metadata.namespace, item.metadata.name)
         if isinstance(item, pods.Pod):
             self.gangs.deleted(item)
+            self._waiting.deleted(item)
         if isinstance(item, intents.Intent):
             self._promises.deleted(item)
         self._remove(kind, key)
@@ -94,6 +97,7 @@ class ObjectMetrics:
         listed = list(objects)
         if kind is registry.POD:
             self.gangs.clear()
+            self._waiting.clear()
             self._names[kind.name].clear()
         if kind is registry.INTENT:
             self._promises.replaced(listed)
@@ -121,9 +125,10 @@ class ObjectMetrics:
             if self._lines[family.name]:
                 parts.append(self._family_text(family))
         gangs = exposition.text(gang_counts.FAMILIES, self.gangs.series())
+        waiting = exposition.text(waiting_pods.FAMILIES, self._waiting.series())
         promises = exposition.text(promise_series.FAMILIES, self._promises.series())
         own = exposition.text(OWN, self._own_series())
-        return b"".join((*parts, *map(str.encode, (gangs, promises, own))))
+        return b"".join((*parts, *map(str.encode, (gangs, waiting, promises, own))))
 
     def _family_text(self, family: Family) -> bytes:
         joined = self._joined.get(family.name)

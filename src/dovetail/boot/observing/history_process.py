@@ -18,8 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, TypeVar
 
 from dovetail import errors
-from dovetail.boot import clocks, first_answer
+from dovetail.boot import clocks, first_answer, http_server
 from dovetail.boot.observing import (
+    budget_figures,
     fragmentation_watch,
     intent_feeds,
     price_file_watch,
@@ -27,7 +28,7 @@ from dovetail.boot.observing import (
 )
 from dovetail.history import backfill, compaction, history_recorder, stores
 from dovetail.kube import client
-from dovetail.kube.auth import client_config
+from dovetail.kube.auth import access_reviews, client_config
 from dovetail.kube.http import transport
 from dovetail.kube.watching import wait_for_kind, watch
 from dovetail.kubetypes import registry
@@ -37,7 +38,7 @@ from dovetail.live.election import leader_election
 from dovetail.live.informer import informer
 from dovetail.model.accounting.records import GapSource, Millis, Records
 from dovetail.ports import usage_source
-from dovetail.telemetry import metrics
+from dovetail.telemetry import history_metrics, metrics
 from dovetail.world import events
 from dovetail.world.world import World
 
@@ -49,6 +50,7 @@ USAGE_SECONDS: Final = 60.0
 USAGE_LAG: Final = 120_000  # measurements are complete after this many milliseconds
 MAX_PENDING: Final = 1_000_000  # records that wait for the store
 PRICE_SECONDS: Final = 10.0
+BUDGET_SECONDS: Final = 600.0
 QUEUES: Final = registry.QUEUE
 INTENTS: Final = registry.INTENT
 
@@ -79,7 +81,10 @@ class HistoryProcess:
     def __init__(self, connection: client_config.Connection, settings: Settings) -> None:
         self.settings = settings
         self.clock = clocks.SystemClock()
-        self.metrics = metrics.Metrics()
+        self.metrics = (
+            metrics.Metrics()
+        )  # of restarts and elections, which are the scheduler's names
+        self.shown = metrics.Metrics(history_metrics.DECLARED)
         self.is_recording = False
         self._transport = transport.Transport(
             connection, concurrency=8, user_agent="dovetail-history"
@@ -89,10 +94,10 @@ class HistoryProcess:
         self._superseded: stores.SupersededError | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="history-store")
 
-    async def run(self) -> None:
-        """Records until a signal, or until cancelled."""
+    async def run(self, listen: tuple[str, int] | None = None) -> None:
+        """Records until a signal, or until cancelled; serves metrics meanwhile if an address is given."""
         try:
-            async with self._transport:
+            async with self._transport, self._serving(listen):
                 work = asyncio.create_task(self._work())
                 _stop_on_signals(work)
                 try:
@@ -103,6 +108,27 @@ class HistoryProcess:
                         raise
         finally:
             self._thread.shutdown()
+
+    @contextlib.asynccontextmanager
+    async def _serving(self, listen: tuple[str, int] | None) -> AsyncIterator[None]:
+        """Health and metrics. A replica that stands by is ready, too: it has nothing to catch up with."""
+        if listen is None:
+            yield
+            return
+        address, port = listen
+        server = http_server.Server(
+            metrics=self.shown.text,
+            ready=lambda: {"history": True},
+            alive=lambda: True,
+            configuration={},
+            authorise=access_reviews.Reviews(client.KubeApi(self._transport), self.clock).authorise,
+            address=address,
+            port=port,
+            option="--listen",
+        )
+        async with server:
+            LOG.info("history.serving", extra={"address": address, "port": server.port})
+            yield
 
     async def _work(self) -> None:
         # Before anything else: a place that cannot be used is the user's to mend.
@@ -134,6 +160,7 @@ class HistoryProcess:
             self._superseded = error  # starting again would only take the store back
         finally:
             self.is_recording = False
+            self.shown.gauge(history_metrics.RECORDING, 0)
             await self._in_thread(store.close)
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
@@ -196,6 +223,12 @@ class HistoryProcess:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def count_gap(self, source: GapSource, start: Millis, end: Millis | None) -> None:
+        """Counts a gap that was recorded."""
+        self.shown.count(history_metrics.GAPS, source=source.value)
+        seconds = 0.0 if end is None else (end - start) / 1000
+        self.shown.count(history_metrics.GAP_SECONDS, seconds, source=source.value)
+
     def in_thread(self, work: Callable[[], _T]) -> Awaitable[_T]:
         """Runs work of the store in its own thread."""
         return self._in_thread(work)
@@ -227,6 +260,7 @@ class _Tenure:
         self._measured_at = 0.0
         self._measured_until: Millis = 0
         self._priced_at = 0.0
+        self._forecast_at = -BUDGET_SECONDS
 
     async def run(self) -> None:
         in_thread = self._process.in_thread
@@ -261,10 +295,12 @@ class _Tenure:
             await self._flush(number)
             if not self._process.is_recording:
                 self._process.is_recording = True
+                self._process.shown.gauge(history_metrics.RECORDING, 1)
                 LOG.info("history.recording", extra={"store": self._store.place})
             self._refresh_prices()
             self._measure_unusable()
             await self._keep_small()
+            await self._forecast_budgets()
             await self._measure()
             await self._clock.sleep(FLUSH_SECONDS)
 
@@ -347,10 +383,19 @@ class _Tenure:
             if sum(map(_count, self._pending)) > MAX_PENDING:
                 raise
             LOG.warning("history.store.failed: tried again", extra={"why": str(error)})
+            self._process.shown.count(history_metrics.STORE_ERRORS)
             await self._reopen()
             return
         del self._pending[:batches]
         self._confirmed_at = self._clock.monotonic()
+        self._report(batch, watched_until)
+
+    def _report(self, stored: Records, watched_until: Millis) -> None:
+        shown = self._process.shown
+        shown.gauge(history_metrics.WATCHED_UNTIL, watched_until / 1000)
+        shown.gauge(history_metrics.PENDING, sum(map(_count, self._pending)))
+        for gap in stored.gaps:
+            self._process.count_gap(gap.source, gap.start, gap.end)
 
     async def _reopen(self) -> None:
         """A connection that was lost is made again."""
@@ -370,6 +415,21 @@ class _Tenure:
         except errors.StateError as error:
             LOG.warning("history.compaction.failed", extra={"why": str(error)})
 
+    async def _forecast_budgets(self) -> None:
+        """Shows how budgets stand, by a connection of its own: reading a month takes a while."""
+        is_due = self._clock.monotonic() - self._forecast_at >= BUDGET_SECONDS
+        prices = self._process.settings.prices
+        if not is_due or prices is None or not prices.prices.budgets:
+            return
+        self._forecast_at = self._clock.monotonic()
+        location, now = self._process.settings.store, self._now()
+        try:
+            states = await asyncio.to_thread(budget_figures.states, location, now)
+        except errors.DovetailError as error:
+            LOG.warning("history.budgets.failed", extra={"why": str(error)})
+            return
+        budget_figures.report(states, self._process.shown)
+
     async def _measure(self) -> None:
         """Fetches the measurements since the last ones. A source that fails is asked for the same time later."""
         source = self._process.settings.usage
@@ -386,6 +446,8 @@ class _Tenure:
                 self._store, source, start, end, in_thread=self._process.in_thread
             )
             self._measured_until = progress.done_until
+            for begun, ended in progress.silences:
+                self._process.count_gap(GapSource.METRICS, begun, ended)
         except Exception as error:  # of any kind: recording goes on without measurements
             LOG.warning("history.usage.failed: asked again later", extra={"why": str(error)})
 

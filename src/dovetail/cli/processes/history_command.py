@@ -15,6 +15,7 @@ import click
 from dovetail import timestamps
 from dovetail.cli import output
 from dovetail.cli.cluster import cluster_option
+from dovetail.cli.processes import listen_address
 from dovetail.files import state_directory
 
 if TYPE_CHECKING:
@@ -97,6 +98,12 @@ def _with_window(command: F) -> F:
     help="Store which prices are in force: this price file, read again when it changes.",
 )
 @click.option(
+    "--listen",
+    type=listen_address.ListenAddress("127.0.0.1:9103"),
+    metavar="HOST:PORT",
+    help="Serve /healthz, /readyz and /metrics there. [default: nowhere]",
+)
+@click.option(
     "--log-format", type=click.Choice(("text", "json")), default="text", show_default=True
 )
 @cluster_option.writable
@@ -106,6 +113,7 @@ def record(
     leader_elect: str | None,
     prometheus: str | None,
     prices: str | None,
+    listen: tuple[str, int] | None,
     keep: str,
     max_size: str | None,
     log_format: str,
@@ -138,7 +146,7 @@ def record(
     async def run() -> None:
         async with _measurements(prometheus) as source:
             measuring = settings._replace(usage=source)
-            await history_process.HistoryProcess(choice.connection, measuring).run()
+            await history_process.HistoryProcess(choice.connection, measuring).run(listen)
 
     asyncio.run(run())
 
