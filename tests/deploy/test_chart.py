@@ -296,7 +296,11 @@ def test_the_recorder_of_history_may_list_what_it_records_and_nothing_else() -> 
         for verb in rule["verbs"]
     }
     kinds = (*history_recorder.KINDS, registry.QUEUE, registry.INTENT)
-    assert granted == {(kind.group, kind.plural, verb) for kind in kinds for verb in READ}
+    assert granted == {
+        *((kind.group, kind.plural, verb) for kind in kinds for verb in READ),
+        ("authentication.k8s.io", "tokenreviews", "create"),
+        ("authorization.k8s.io", "subjectaccessreviews", "create"),
+    }
 
 
 @pytest.mark.parametrize("part", ["history", "exporter"])
@@ -374,3 +378,8 @@ def test_the_arguments_of_the_recorder_are_options_of_the_command(
     claims = [item["metadata"]["name"] for item in build.of_kind(rendered, "PersistentVolumeClaim")]
     assert claims == (["dovetail-history"] if is_file else [])
     assert ("--leader-elect" in " ".join(options)) is not is_file
+    (port,) = container["ports"]
+    assert f"--listen=0.0.0.0:{port['containerPort']}" in options
+    mounted = {mount["mountPath"] for mount in container.get("volumeMounts", ())}
+    prices = [option.partition("=")[2] for option in options if option.startswith("--prices")]
+    assert {str(Path(path).parent) for path in prices} <= mounted
