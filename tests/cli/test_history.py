@@ -81,7 +81,7 @@ def test_compact_drops_what_is_old(store: str, capsys: pytest.CaptureFixture[str
     report = json.loads(
         output_of(capsys, "compact", "--store", store, "--keep", "1d", "-o", "json")
     )
-    assert report["dropped_rows"] == 7
+    assert report["dropped_rows"] == 8
     assert "rows dropped" in output_of(capsys, "compact", "--store", store)
 
 

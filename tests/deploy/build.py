@@ -27,6 +27,7 @@ EVERYTHING = (
     "exporter.partitions=true",
     "history.prometheus=http://prometheus.monitoring:9090",
     "history.enabled=true",
+    "history.pricesConfigMap=prices",
     "history.replicas=2",
     "history.store.secretName=history-database",
     "history.egress=[{ports: [{protocol: TCP, port: 5432}]}]",

@@ -13,13 +13,13 @@ import yaml
 
 import dovetail
 from dovetail import errors
+from dovetail.boot.observing import exporter
 from dovetail.cli import main
 from dovetail.cli.processes import dashboard_command, exporter_command, history_command
 from dovetail.files import configuration_file
 from dovetail.history import history_recorder
 from dovetail.install import chart, chart_values
 from dovetail.kubetypes import registry
-from dovetail.telemetry import object_metrics
 from dovetail.web.source import watched_kinds
 from tests.deploy import build
 
@@ -295,8 +295,12 @@ def test_the_recorder_of_history_may_list_what_it_records_and_nothing_else() -> 
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-    kinds = (*history_recorder.KINDS, registry.QUEUE)
-    assert granted == {(kind.group, kind.plural, verb) for kind in kinds for verb in READ}
+    kinds = (*history_recorder.KINDS, registry.QUEUE, registry.INTENT)
+    assert granted == {
+        *((kind.group, kind.plural, verb) for kind in kinds for verb in READ),
+        ("authentication.k8s.io", "tokenreviews", "create"),
+        ("authorization.k8s.io", "subjectaccessreviews", "create"),
+    }
 
 
 @pytest.mark.parametrize("part", ["history", "exporter"])
@@ -319,8 +323,9 @@ def test_the_exporter_may_list_what_its_metrics_are_about_and_review_their_reade
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
+    kinds = (*exporter.KINDS, *registry.OWNERS, *registry.PARENTS)
     assert granted == {
-        *((kind.group, kind.plural, verb) for kind in object_metrics.KINDS for verb in READ),
+        *((kind.group, kind.plural, verb) for kind in kinds for verb in READ),
         ("authentication.k8s.io", "tokenreviews", "create"),
         ("authorization.k8s.io", "subjectaccessreviews", "create"),
     }
@@ -373,3 +378,8 @@ def test_the_arguments_of_the_recorder_are_options_of_the_command(
     claims = [item["metadata"]["name"] for item in build.of_kind(rendered, "PersistentVolumeClaim")]
     assert claims == (["dovetail-history"] if is_file else [])
     assert ("--leader-elect" in " ".join(options)) is not is_file
+    (port,) = container["ports"]
+    assert f"--listen=0.0.0.0:{port['containerPort']}" in options
+    mounted = {mount["mountPath"] for mount in container.get("volumeMounts", ())}
+    prices = [option.partition("=")[2] for option in options if option.startswith("--prices")]
+    assert {str(Path(path).parent) for path in prices} <= mounted

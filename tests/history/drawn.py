@@ -14,6 +14,7 @@ from dovetail.model.accounting.records import (
     GapSource,
     Owner,
     PriceList,
+    Promise,
     Records,
     Unusable,
     Usage,
@@ -29,6 +30,7 @@ FIELDS = (
     "usage",
     "waiting",
     "unusable",
+    "promises",
     "decisions",
     "gaps",
     "prices",
@@ -77,6 +79,8 @@ def minutes(
             busy_micro=busy + place,
             memory_bytes=(1 << 30) + place,
             energy_millijoules=7 + place,
+            tensor_micro=busy // 2,
+            dram_micro=busy // 3 + place,
         )
         for place in range(count)
     )
@@ -103,6 +107,11 @@ def everything() -> Records:
         usage=minutes(10, start=HOUR),
         waiting=(Waiting(owner(), MICRO_GPU, 0, HOUR, "no room: 8 GPUs in one domain"),),
         unusable=(Unusable("GPU-1", "n1", MICRO_GPU // 2, HOUR, 2 * HOUR, "fragmented"),),
+        promises=(
+            Promise(
+                "train/job/job", owner(), 0, HOUR, 2 * HOUR, HOUR, "node n1 is gone", ("n1", "n2")
+            ),
+        ),
         decisions=(
             Decision(HOUR, "evicted", owner(), "n1", "reclaim", "eval/job-1", "queue over quota"),
         ),
@@ -156,4 +165,5 @@ def _minute(name: str, place: int) -> Usage:
         busy_micro=None if place % 11 == 0 else (place * 7919) % MICRO_GPU,
         memory_bytes=None if place % 13 == 0 else place << 20,
         energy_millijoules=None if place % 17 == 0 else place * 31,
+        tensor_micro=None if place % 19 == 0 else (place * 104_729) % MICRO_GPU,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from dovetail import errors
 from dovetail.history import backfill, stores
-from dovetail.model.accounting.records import Records, Usage
+from dovetail.model.accounting.records import Gap, GapSource, Records
 from tests.history import drawn
 from tests.history.drawn import HOUR, MINUTE
 
@@ -25,19 +25,20 @@ class Script:
         self.asked: list[tuple[int, int]] = []
         self._fails_at = fails_at
 
-    async def usage_between(self, start: int, end: int, known: Records) -> Sequence[Usage]:
+    async def usage_between(self, start: int, end: int, known: Records) -> Records:
         self.asked.append((start, end))
         if self._fails_at is not None and start >= self._fails_at:
             self._fails_at = None
             raise ConnectionError("the source is away")
         assert known.usage == ()
-        return [
+        usage = [
             each
             for allocation in known.allocations
             for each in drawn.minutes(
                 (end - start) // MINUTE, start=start, allocation=allocation.allocation
             )
         ]
+        return Records(usage=tuple(usage))
 
 
 async def at_once(work: Callable[[], Any]) -> Any:
@@ -84,3 +85,25 @@ def test_a_run_that_was_cut_short_is_taken_up_again(store: stores.Store) -> None
 def test_a_window_that_ends_before_it_begins_is_refused(store: stores.Store) -> None:
     with pytest.raises(errors.InputError, match="before the start"):
         fill(store, Script(), 2 * HOUR, HOUR)
+
+
+class Silence:
+    """A source without samples until a time; afterwards it has some."""
+
+    def __init__(self, until: int) -> None:
+        self._until = until
+
+    async def usage_between(self, start: int, end: int, known: Records) -> Records:
+        silent = min(end, self._until)
+        gaps = (Gap(GapSource.METRICS, start, silent, "no samples"),) if start < silent else ()
+        count = (end - max(start, silent)) // MINUTE
+        return Records(usage=drawn.minutes(count, start=end - count * MINUTE), gaps=gaps)
+
+
+def test_a_silence_over_hours_is_one_gap_however_often_it_is_found(store: stores.Store) -> None:
+    source = Silence(until=2 * HOUR + 30 * MINUTE)
+    for start in (0, HOUR, 0):
+        asyncio.run(backfill.backfill(store, source, start, 4 * HOUR, in_thread=at_once))
+    [gap] = store.records(0, ALWAYS).gaps
+    assert (gap.source, gap.start, gap.end) == (GapSource.METRICS, 0, 2 * HOUR + 30 * MINUTE)
+    assert len(store.records(0, ALWAYS).usage) == 90

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.history import history_recorder
+from dovetail.history import history_recorder, intervals
 from dovetail.history.history_recorder import Recorder, Times
 from dovetail.kubetypes.core import pods
 from dovetail.kubetypes.resource import claims
@@ -43,7 +43,7 @@ class Story:
             self.keep(self.recorder.resume(Records(), watched_until=None, now=now))
 
     def resume(self, opened: Records, *, watched_until: int, now: int) -> Story:
-        for each in (*opened.assets, *opened.allocations, *opened.waiting):
+        for each in intervals.all_of(opened):
             self.kept[key_of(each)] = each
         self.keep(self.recorder.resume(opened, watched_until=watched_until, now=now))
         return self
@@ -61,7 +61,7 @@ class Story:
         return records
 
     def keep(self, records: Records) -> None:
-        for each in (*records.assets, *records.allocations, *records.waiting):
+        for each in intervals.all_of(records):
             before = self.kept.get(key_of(each))
             assert before is None or before.end is None, f"{each} ends twice: {before}"
             assert before is not None or each.end is None, f"{each} ends and never began"
@@ -80,7 +80,7 @@ class Story:
 
 
 def key_of(record: Any) -> tuple[object, ...]:
-    return type(record), history_recorder._id_of(record), record.start
+    return type(record), intervals.id_of(record), record.start
 
 
 def reserved(claim: claims.ResourceClaim, *names: str) -> claims.ResourceClaim:

@@ -168,26 +168,29 @@ def test_compaction_preserves_sums_exactly(
 
 
 def sums(usage: tuple[Usage, ...]) -> dict[str, tuple[int, ...]]:
-    """What measurements add up to, by series: time, busy time, energy, samples, the largest memory."""
-    totals: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0, 0])
+    """What measurements add up to, by series: time, activities, energy, samples, the largest memory."""
+    totals: dict[str, list[int]] = defaultdict(lambda: [0] * 8)
     for each in usage:
         span = each.end - each.start
         total = totals[each.allocation]
-        busy = (
-            each.busy_micro_ms if each.busy_micro_ms is not None else (each.busy_micro or 0) * span
-        )
         for place, amount in enumerate(
             (
                 span,
                 span * (each.busy_micro is not None),
-                busy,
+                exact(each.busy_micro_ms, each.busy_micro, span),
+                exact(each.tensor_micro_ms, each.tensor_micro, span),
+                exact(each.dram_micro_ms, each.dram_micro, span),
                 each.energy_millijoules or 0,
                 each.samples,
             )
         ):
             total[place] += amount
-        total[5] = max(total[5], each.memory_bytes or 0)
+        total[7] = max(total[7], each.memory_bytes or 0)
     return {name: tuple(total) for name, total in totals.items()}
+
+
+def exact(amount: int | None, mean: int | None, span: int) -> int:
+    return amount if amount is not None else (mean or 0) * span
 
 
 def held(records: Records) -> dict[str, int]:
@@ -281,7 +284,7 @@ def test_what_is_too_old_is_dropped_and_does_not_come_back(place: Place) -> None
         store.append(drawn.everything())
         store.append(Records(gaps=(Gap(GapSource.API, 100 * DAY, 100 * DAY + 1),)))
         report = store.compact(101 * DAY, compaction.Limits(keep=50 * DAY))
-        assert report.dropped_rows == 7  # the minutes were one row by then
+        assert report.dropped_rows == 8  # the minutes were one row by then
         store.append(drawn.everything())
         kept = store.records(0, ALWAYS)
         assert (kept.gaps, kept.prices) == (

@@ -447,6 +447,61 @@ fires("PodsUnschedulable", parked("0x5 3x30 0x10"), *("200m", "340m", "400m"), "
 stays_quiet("PodsUnschedulable", parked("3x20 0x1 3x20"), "350m", step="10m")
 
 
+def waiting(reason: str, values: str) -> dict[str, str]:
+    synced = selector("dovetail_exporter_synced", kind="Pod")
+    return {selector("dovetail_waiting_pods", reason=reason): values, synced: "1x60"}
+
+
+fires(  # once, with the reason, although the scheduler counts them as well
+    "PodsUnschedulable",
+    {**waiting("QuotaExceeded", "_x5 3x30 stale"), **parked("0x5 3x30 0x10")},
+    *("200m", "340m", "400m"),
+    "10m",
+    reason="QuotaExceeded",
+)
+stays_quiet("PodsUnschedulable", waiting("SchedulingGated", "3x50"), "400m", step="10m")
+MOVED = selector("dovetail_promises_moved_total", namespace="train")
+fires("PromisesMoved", {MOVED: "0x10 1x90"}, *("9m", "15m", "90m"), namespace="train")
+stays_quiet("PromisesMoved", {MOVED: "4x90"}, "30m")
+
+# --- history
+
+UNTIL = selector("dovetail_history_watched_until_timestamp_seconds", job="history")
+fires("DovetailHistoryStopped", {UNTIL: "0+60x20 1200x20 2400+60x20"}, *("25m", "36m", "50m"))
+fires(  # its pod is gone
+    "DovetailHistoryStopped", {UNTIL: "0+60x20 _x20 2400+60x20"}, *("25m", "36m", "50m")
+)
+stays_quiet("DovetailHistoryStopped", {UNTIL: "0+60x10 600x8 1140+60x20"}, "18m", "30m")
+GAP = selector("dovetail_history_gap_seconds_total", source="metrics")
+fires(
+    "DovetailHistoryGaps",
+    {GAP: "0x10 4000x200"},
+    *("90m", "120m", "1900m"),
+    "10m",
+    source="metrics",
+)
+stays_quiet("DovetailHistoryGaps", {GAP: "0x10 3000x50"}, "120m", "300m", step="10m")
+
+
+def budget(forecast: str) -> dict[str, str]:
+    labels = {"queue": "research", "currency": "USD"}
+    return {
+        selector("dovetail_queue_budget", **labels): "100x60",
+        selector("dovetail_queue_budget_forecast", **labels): forecast,
+    }
+
+
+fires(
+    "QueueBudgetForecast",
+    budget("90x5 110x15 90x10"),
+    *("40m", "150m", "250m"),
+    "10m",
+    queue="research",
+    currency="USD",
+)
+stays_quiet("QueueBudgetForecast", budget("100x60"), "300m", step="10m")
+
+
 def deciding(under_one_second: str, under_two: str) -> dict[str, str]:
     name = "scheduler_scheduling_algorithm_duration_seconds_bucket"
     return {

@@ -8,7 +8,7 @@ from pathlib import Path
 from dovetail.monitoring import dcgm_counters
 from dovetail.monitoring.dashboards import all_dashboards, grafana_json
 from dovetail.monitoring.rules import rules_file
-from dovetail.telemetry import metrics, node_metrics
+from dovetail.telemetry import history_metrics, metrics, node_metrics
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 METRIC = re.compile(
@@ -26,6 +26,8 @@ EXPORTED = {
     "dovetail_gang_created_timestamp_seconds",
     "dovetail_gang_min_pods",
     "dovetail_gang_pods",
+    "dovetail_promises_moved_total",
+    "dovetail_waiting_pods",
     "dovetail_node_device_readings_total",
     "dovetail_node_gpus",
     "dovetail_queue_charged",
@@ -56,7 +58,7 @@ def read_by_us() -> set[str]:
 def written_by_programs() -> set[str]:
     """Histograms are read by their buckets."""
     names = set()
-    for metric in (*metrics.DECLARED, *node_metrics.DECLARED):
+    for metric in (*metrics.DECLARED, *node_metrics.DECLARED, *history_metrics.DECLARED):
         names.add(f"{metric.name}_bucket" if metric.kind == "histogram" else metric.name)
     return names | dcgm_counters.fields() | OF_KUBE_STATE_METRICS | EXPORTED
 

@@ -26,7 +26,9 @@ def test_every_alert_fires_ends_and_has_a_near_miss(alert: Alert) -> None:
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
 def test_the_words_of_an_alert_use_labels_that_it_has(alert: Alert) -> None:
     used = set(re.findall(r"\$labels\.(\w+)", alert.summary + alert.description))
-    optional = {"namespace", "pod"} if "{{ with $labels.pod }}" in alert.description else set()
+    optional = set(re.findall(r"with \$labels\.(\w+)", alert.description))
+    if "pod" in optional:
+        optional.add("namespace")
     for story in stories.of_alert(alert.name):
         if story.fires:
             assert used - optional <= set(story.labels)

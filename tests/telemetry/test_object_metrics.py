@@ -10,11 +10,20 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.kubetypes import codec, registry
+from dovetail.kubetypes import codec, meta, registry
 from dovetail.kubetypes.core import pods
-from dovetail.kubetypes.custom import queues
+from dovetail.kubetypes.custom import intents, queues
 from dovetail.kubetypes.resource import claims, device_classes, slices
-from dovetail.telemetry import gang_counts, object_metrics, object_series
+from dovetail.model import gangs
+from dovetail.telemetry import (
+    fragmentation_series,
+    gang_counts,
+    object_metrics,
+    object_series,
+    promise_series,
+    waiting_pods,
+)
+from dovetail.world.owners import gang_builder
 
 ROOT = Path(__file__).resolve().parents[2]
 AT = "2026-01-01T00:00:00Z"
@@ -161,6 +170,83 @@ def test_a_class_shows_its_extended_resource() -> None:
     ]
 
 
+def test_a_gang_has_the_minimum_that_its_owner_declares() -> None:
+    """As the scheduler reads it: a Job that asks for it is a gang of as many pods as run at a time."""
+    metrics = object_metrics.ObjectMetrics()
+    receiver = gang_counts.GangReceiver(metrics.gangs)
+    builder = gang_builder.GangBuilder(receiver)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u-j", "controller": True}
+    metadata = {"name": "j-0", "namespace": "ml", "uid": "u-j-0", "ownerReferences": [owner]}
+    metrics.changed(registry.POD, decoded(pods.Pod, {"metadata": metadata}))
+    assert lines(metrics, "dovetail_gang") == []
+    job = {
+        "metadata": {
+            "name": "j",
+            "namespace": "ml",
+            "uid": "u-j",
+            "annotations": {"dovetail.dev/gang-min": "3"},
+        },
+        "spec": {"parallelism": 4, "completions": 4},
+    }
+    builder.changed(registry.JOB, decoded(registry.JOB.struct, job))
+    least = 'dovetail_gang_min_pods{namespace="ml",gang="job/j"} 3'
+    assert lines(metrics, "dovetail_gang_min") == [least]
+    receiver.replaced(gangs.KIND, [], "")
+    assert lines(metrics, "dovetail_gang") == []
+
+
+def test_the_least_pods_of_nested_groups_are_those_of_the_smallest() -> None:
+    groups = (
+        gangs.Group(name="a", holds_groups=True, min=1),
+        gangs.Group(name="a1", parent="a", min=4),
+        gangs.Group(name="a2", parent="a", min=2),
+        gangs.Group(name="b", min=3),
+        gangs.Group(name="c", min=0),
+    )
+    gang = gangs.Gang(metadata=meta.ObjectMeta(name="g"), groups=groups, min_groups=3)
+    assert gang_counts.least_pods(gang) == 5
+
+
+def test_waiting_pods_are_counted_by_their_reason_until_they_are_bound() -> None:
+    metrics = object_metrics.ObjectMetrics()
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    metadata = {"name": "p", "namespace": "ml", "uid": "u"}
+    waiting = {"metadata": metadata, "status": {"conditions": [condition]}}
+    metrics.changed(registry.POD, decoded(pods.Pod, waiting))
+    metrics.changed(registry.POD, pod("unseen", ""))
+    assert lines(metrics, "dovetail_waiting") == ['dovetail_waiting_pods{reason="Unschedulable"} 1']
+    metrics.changed(registry.POD, decoded(pods.Pod, {**waiting, "spec": {"nodeName": "n"}}))
+    assert lines(metrics, "dovetail_waiting") == []
+
+
+def intent(name: str, start: str, attempt: int, *, moved_from: str = "") -> intents.Intent:
+    seats = (intents.Member(pod="p", uid="u", node="n"),) if start else ()
+    promise = intents.Promise(start=start, moved_from=moved_from, seats=seats)
+    return intents.Intent(
+        metadata=meta.ObjectMeta(namespace="ml", name=name),
+        spec=intents.IntentSpec(gang="job/j", attempt=attempt, promise=promise),
+    )
+
+
+def test_promises_are_shown_and_their_moves_counted_once() -> None:
+    metrics = object_metrics.ObjectMetrics()
+    feed = metrics.feed(registry.INTENT)
+    first = intent("first", AT, 1, moved_from="2025-12-01T00:00:00Z")
+    feed.replaced([first], "1")  # moved before the exporter began
+    shown = 'dovetail_promised_start_timestamp_seconds{namespace="ml",gang="job/j"}'
+    moved = 'dovetail_promises_moved_total{namespace="ml"}'
+    assert lines(metrics, "dovetail_promise") == [f"{shown} {SECONDS}", f"{moved} 0"]
+    second = intent("second", "2026-01-01T01:00:00Z", 2, moved_from=AT)
+    feed.changed(second)
+    feed.deleted(first)
+    feed.replaced([second], "2")
+    later = [f"{shown} {int(SECONDS) + 3600}", f"{moved} 1"]
+    assert lines(metrics, "dovetail_promise") == later
+    feed.changed(intent("third", "2026-01-01T00:30:00Z", 3))  # earlier: kept
+    feed.changed(intent("fourth", "", 4, moved_from=AT))  # lost
+    assert lines(metrics, "dovetail_promise") == [f"{moved} 2"]
+
+
 def test_gangs_are_counted_and_pods_alone_are_not() -> None:
     metrics = object_metrics.ObjectMetrics()
     for each in (pod("a", "g", node="n0", least="2"), pod("b", "g"), pod("c", "")):
@@ -222,6 +308,13 @@ def test_after_any_events_the_text_is_that_of_the_objects_that_are_left(
 
 def test_every_family_is_on_the_page_of_metrics() -> None:
     page = (ROOT / "docs" / "reference" / "metrics-of-devices.md").read_text(encoding="utf-8")
-    families = (*object_series.FAMILIES, *gang_counts.FAMILIES, *object_metrics.OWN)
+    families = (
+        *object_series.FAMILIES,
+        *gang_counts.FAMILIES,
+        *waiting_pods.FAMILIES,
+        *promise_series.FAMILIES,
+        *fragmentation_series.FAMILIES,
+        *object_metrics.OWN,
+    )
     missing = [family.name for family in families if f"`{family.name}`" not in page]
     assert not missing

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.model.accounting.records import MICRO_GPU, Allocation, Form, GapSource, Owner, Usage
+from dovetail.model.accounting.records import MICRO_GPU, Allocation, Form, Owner, Usage
 from dovetail.telemetry import dcgm_series, measured_devices, usage_records
 from dovetail.telemetry.prometheus_api import RawSeries
 
@@ -77,15 +77,17 @@ def test_a_whole_gpu_has_the_gpus_figures() -> None:
         series("PROF_SM_ACTIVE", [0.2, 0.4, 0.6, 0.4], **held_by("a")),
         series("DEV_FB_USED", [1024, 4096, 2048, 2048], **held_by("a")),
         series("DEV_TOTAL_ENERGY_CONSUMPTION", [1000, 2000, 3500, 4000], **held_by("a")),
+        series("PROF_PIPE_TENSOR_ACTIVE", [0.1, 0.3, 0.1, 0.3], **held_by("a")),
+        series("PROF_DRAM_ACTIVE", [0.5, 0.5, 0.6, 0.6], **held_by("a")),
     ]
     result = joined(raw, allocation("a"))
     usage = by_allocation(result)["of-a"]
     assert usage.busy_micro == 400_000, "of the cores, where the GPU says so"
     assert usage.memory_bytes == 4 * GIB
     assert usage.energy_millijoules == 3000
+    assert (usage.tensor_micro, usage.dram_micro) == (200_000, 550_000)
     assert usage.samples == 4
     assert by_allocation(result)[""].busy_micro == 400_000
-    assert result.gaps == ()
     assert result.unmatched == 0
 
 
@@ -173,19 +175,12 @@ def test_counted_gpus_are_found_by_the_pod() -> None:
     assert by_allocation(joined(raw, two))["of-a"].busy_micro == 750_000
 
 
-def test_an_allocation_without_samples_has_no_record_and_the_asset_a_gap() -> None:
+def test_an_allocation_without_samples_has_no_record() -> None:
     result = usage_records.joined(
         [], allocations=[allocation("a")], assets=["GPU-a"], start=0, end=10 * MINUTE
     )
     assert result.usage == ()
     assert result.unmatched == 1
-    (gap,) = result.gaps
-    assert (gap.source, gap.start, gap.end, gap.subject) == (
-        GapSource.METRICS,
-        0,
-        10 * MINUTE,
-        "GPU-a",
-    )
 
 
 def test_an_asset_without_uuid_is_found_by_its_name() -> None:

@@ -6,11 +6,13 @@ so a run that was cut short is simply repeated. Never asks for more than an hour
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+import msgspec
+
 from dovetail import errors
-from dovetail.model.accounting.records import MILLISECONDS_PER_HOUR, Millis, Records
+from dovetail.model.accounting.records import MILLISECONDS_PER_HOUR, Gap, Millis, Records
 from dovetail.ports import usage_source
 
 MINUTE: Final = 60_000
@@ -36,6 +38,7 @@ class Progress(NamedTuple):
     end: Millis
     done_until: Millis
     measurements: int  # that the source returned so far
+    silences: tuple[tuple[Millis, Millis], ...] = ()  # without samples of any GPU
 
 
 Say = Callable[[Progress], None]
@@ -64,16 +67,37 @@ async def backfill(
         raise errors.InputError(f"the end ({end}) is before the start ({start})")
     progress = Progress(begun, ended, begun, 0)
     for first, last in chunks(begun, ended):
-        known = await in_thread(lambda: store.records(first, last, has_usage=False))  # noqa: B023
-        usage = await source.usage_between(first, last, known)
-        if usage:
-            batch = Records(usage=tuple(usage))
+        # From a moment before, so that a gap which reaches the hour is known, and goes on.
+        known = await in_thread(lambda: store.records(first - 1, last, has_usage=False))  # noqa: B023
+        measured = await source.usage_between(first, last, known)
+        gaps = tuple(_continued(gap, known.gaps) for gap in measured.gaps)
+        if measured.usage or gaps:
+            batch = Records(usage=measured.usage, gaps=gaps)
             await in_thread(lambda: store.append(batch))  # noqa: B023
+        silent = tuple(
+            (gap.start, last if gap.end is None else gap.end)
+            for gap in measured.gaps
+            if not gap.subject
+        )
         progress = progress._replace(
-            done_until=last, measurements=progress.measurements + len(usage)
+            done_until=last,
+            measurements=progress.measurements + len(measured.usage),
+            silences=progress.silences + silent,
         )
         say(progress)
     return progress
+
+
+def _continued(gap: Gap, known: Iterable[Gap]) -> Gap:
+    """The gap, begun when a known one did that reaches it: one gap over hours is one record, however often found."""
+    reaching = [
+        each.start
+        for each in known
+        if (each.source, each.subject) == (gap.source, gap.subject)
+        and each.start <= gap.start
+        and (each.end is None or each.end >= gap.start)
+    ]
+    return msgspec.structs.replace(gap, start=min(reaching, default=gap.start))
 
 
 def chunks(start: Millis, end: Millis) -> Iterator[tuple[Millis, Millis]]:

@@ -38,12 +38,13 @@ _TEXT_COLUMNS: Final = {
     "series": ("asset", "allocation"),
     "waiting": ("pod_uid", "reason"),
     "unusable": ("asset", "why", "node"),
+    "promises": ("gang", "cause", "nodes"),
     "decisions": ("kind", "node", "rule", "in_favour_of", "detail"),
     "gaps": ("subject", "why"),
     "prices": ("list", "document"),
     "totals": ("namespace", "queue", "product"),
 }
-_OWNER_TABLES: Final = ("allocations", "waiting", "decisions")
+_OWNER_TABLES: Final = ("allocations", "waiting", "promises", "decisions")
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

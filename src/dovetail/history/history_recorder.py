@@ -8,18 +8,21 @@ last time it was known to be true, and the time between is a gap. Never reads a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from dovetail import timestamps
-from dovetail.history import gpu_allocations, gpu_assets
+from dovetail.history import gpu_allocations, gpu_assets, intervals, unusable_capacity
+from dovetail.history.intervals import Interval
 from dovetail.history.waiting_gpus import WaitingGpus
 from dovetail.kubetypes import registry
 from dovetail.kubetypes.core import namespaces, nodes, pods
-from dovetail.kubetypes.custom import queues
+from dovetail.kubetypes.custom import intents, queues
 from dovetail.kubetypes.resource import claims, device_classes, slices
+from dovetail.live.intents import current_promises
+from dovetail.model import plan
 from dovetail.model.accounting.records import (
     Allocation,
     Asset,
@@ -28,10 +31,14 @@ from dovetail.model.accounting.records import (
     GapSource,
     Millis,
     Owner,
+    PriceList,
+    Promise,
     Records,
+    Unusable,
     Waiting,
 )
 from dovetail.model.queue import queue_access
+from dovetail.tables.timeline import eviction_messages
 from dovetail.world import events
 from dovetail.world.devices import gpu_ledger
 from dovetail.world.devices.device_pools import PoolKey
@@ -55,7 +62,8 @@ SCHEDULED: Final = "PodScheduled"
 DISRUPTED: Final = "DisruptionTarget"
 
 Subject = tuple[str, object]
-Interval = Asset | Allocation | Waiting
+_UNUSABLE: Final[Subject] = ("unusable", "")
+_PRICES: Final[Subject] = ("prices", "")
 
 
 class Times(NamedTuple):
@@ -79,15 +87,16 @@ class Recorder:
         self._access: queue_access.QueueAccess | None = None
         self._behind: dict[str, str] | None = None
         self._open: dict[Subject, dict[str, Interval]] = {}
-        self._restored: dict[tuple[type, str], Interval] = {}
+        self._restored: dict[str, Interval] = {}
         self._last_start: dict[str, Millis] = {}  # of what began and ended at this time
         self._pool_of_slice: dict[str, PoolKey] = {}
         self._pools_of_node: dict[str, set[PoolKey]] = {}
         self._counting_pods: dict[str, set[str]] = {}  # node -> pods that hold counted GPUs
         self._guessed: dict[PoolKey, set[ObjectKey]] = {}  # claims of devices that were unpublished
         self._yielding: set[str] = set()
+        self._promises = current_promises.CurrentPromises()
         self._times = Times(0, 0)
-        self._draft = _Draft()
+        self._draft = intervals.Draft()
 
     # After a start
 
@@ -95,25 +104,33 @@ class Recorder:
         """Compares what the store has open with the complete World. Without a past, history begins now."""
         known_until = now if watched_until is None else min(watched_until, now)
         self._times = Times(known_until, now)
-        for kind, intervals in (
-            (Asset, opened.assets),
-            (Allocation, opened.allocations),
-            (Waiting, opened.waiting),
-        ):
-            for interval in intervals:
-                self._restored[kind, _id_of(interval)] = interval
+        self._restored = {
+            intervals.id_of(interval): interval for interval in intervals.all_of(opened)
+        }
         is_new = watched_until is None
         known_pods = {interval.owner.pod_uid for interval in opened.allocations}
         for subject in self._all_subjects():
             self._look_at(subject)
         if not is_new:
             self._note_missed_starts(known_pods)
+        for subject, kind in ((_UNUSABLE, Unusable), (_PRICES, PriceList)):
+            self._keep_open(subject, kind)
         for interval in self._restored.values():
-            self._draft.add(_ended(interval, max(known_until, interval.start)))
+            self._draft.add(intervals.ended(interval, max(known_until, interval.start)))
         self._restored.clear()
         if not is_new and now > known_until:
             self._draft.gaps.append(Gap(GapSource.API, known_until, now, AWAY))
         return self._draft.take()
+
+    def _keep_open(self, subject: Subject, kind: type[Unusable] | type[PriceList]) -> None:
+        """What only a measurement, or a file, shows to be over goes on until then."""
+        kept: dict[str, Interval] = {
+            key: each for key, each in self._restored.items() if isinstance(each, kind)
+        }
+        for key in kept:
+            del self._restored[key]
+        if kept:
+            self._open[subject] = kept
 
     def _all_subjects(self) -> Iterator[Subject]:
         world = self._world
@@ -125,11 +142,13 @@ class Recorder:
             yield ("claim", key)
         for pod_id in world.pods:
             yield ("pod", pod_id)
+        for gang in self._promises.gangs():
+            yield ("promise", gang)
 
     def _note_missed_starts(self, known_pods: set[str]) -> None:
         """Pods that came and were bound while the recorder was away. Those it saw waiting are noted already."""
         noted = known_pods | {decision.owner.pod_uid for decision in self._draft.decisions}
-        for allocation in list(self._draft.allocations):
+        for allocation in self._draft.allocations:
             pod = self._world.pods.get(allocation.owner.pod_uid)
             if allocation.end is not None or pod is None or not gpu_allocations.is_running(pod):
                 continue
@@ -146,14 +165,55 @@ class Recorder:
 
     def observe(self, event: events.Event, *, times: Times) -> Records:
         """The records of one event, which the World has applied already."""
-        if times.known_until > self._times.known_until:
-            self._last_start.clear()
-        self._times = times
+        self._set_times(times)
         is_there = isinstance(event, events.Changed)
         for subject in list(dict.fromkeys(self._concerned(event.object, is_there=is_there))):
             self._look_at(subject)
         if isinstance(event.object, pods.Pod):
             self._note_yield(event.object, is_there=is_there)
+        return self._draft.take()
+
+    def _set_times(self, times: Times) -> None:
+        if times.known_until > self._times.known_until:
+            self._last_start.clear()
+        self._times = times
+
+    def prime_intents(self, listed: Iterable[intents.Intent]) -> None:
+        """All Intents, before `resume`."""
+        self._promises.replace(listed)
+
+    def observe_intents(self, listed: Iterable[intents.Intent], *, times: Times) -> Records:
+        """The records of a complete list of Intents."""
+        self._set_times(times)
+        for gang in sorted(self._promises.replace(listed)):
+            self._look_at(("promise", gang))
+        return self._draft.take()
+
+    def observe_intent(self, intent: intents.Intent, *, is_there: bool, times: Times) -> Records:
+        """The records of one Intent that came, changed or is gone."""
+        self._set_times(times)
+        gang = self._promises.put(intent, is_there=is_there)
+        if gang is not None:
+            self._look_at(("promise", gang))
+        return self._draft.take()
+
+    def note_unusable(self, fragmented: Mapping[str, int], *, times: Times) -> Records:
+        """What a measurement says: by node, millionths of a GPU that are free and of no use to the observed mix."""
+        self._set_times(times)
+        opened = [each for subject in self._open.values() for each in subject.values()]
+        free = unusable_capacity.free_parts(
+            (each for each in opened if isinstance(each, Asset)),
+            (each for each in opened if isinstance(each, Allocation)),
+        )
+        before = [each for each in opened if isinstance(each, Unusable)]
+        parts = unusable_capacity.unusable(free, fragmented, self._world.nodes, before)
+        self._settle(_UNUSABLE, _by_id(parts), lambda _: None)
+        return self._draft.take()
+
+    def note_prices(self, document: PriceList | None, *, times: Times) -> Records:
+        """The prices that are in force from now on; None if there are none."""
+        self._set_times(times)
+        self._settle(_PRICES, _by_id([document] if document else []), lambda _: None)
         return self._draft.take()
 
     def note_gap(self, times: Times, why: str) -> Records:
@@ -200,14 +260,16 @@ class Recorder:
         match subject:
             case ("node", str(name)):
                 node = self._world.nodes.get(name)
-                wanted = {each.asset: each for each in gpu_assets.counted(node)} if node else {}
-                self._settle(subject, wanted, lambda _: None)
+                counted = gpu_assets.counted(node) if node else ()
+                self._settle(subject, _by_id(counted), lambda _: None)
             case ("pool", pool):
                 self._look_at_pool(subject, pool)  # type: ignore[arg-type]
             case ("claim", key):
                 self._look_at_claim(subject, key)  # type: ignore[arg-type]
             case ("pod", str(pod_id)):
                 self._look_at_pod(subject, pod_id)
+            case ("promise", plan.GangRef() as gang):
+                self._look_at_promise(subject, gang)
             case _:
                 raise AssertionError(subject)
 
@@ -216,25 +278,25 @@ class Recorder:
         if 0 < published < expected:
             return  # its driver is writing it
         devices = self._world.devices_in(pool)
-        wanted: dict[str, Asset] = {}
+        wanted: dict[str, Interval] = {}
         if devices is not None and len(devices):
             name = devices.origins[0].node_name or ""
             if name:
                 self._pools_of_node.setdefault(name, set()).add(pool)
             node = self._world.nodes.get(name)
-            wanted = {each.asset: each for each in gpu_assets.of_pool(pool, devices, node)}
+            wanted = _by_id(gpu_assets.of_pool(pool, devices, node))
         self._settle(subject, wanted, lambda _: None)
 
     def _look_at_claim(self, subject: Subject, key: ObjectKey) -> None:
         claim = self._world.claims.get(key)
-        wanted: dict[str, Allocation] = {}
+        wanted: dict[str, Interval] = {}
         if claim is not None:
-            found = gpu_allocations.of_claim(self._world, self._ledger, claim, self._owner_of)
-            for allocation, is_published in found:
+            held = gpu_allocations.of_claim(self._world, self._ledger, claim, self._owner_of)
+            for allocation, is_published in held:
                 if not is_published:
                     self._note_guess(claim)
                     allocation = self._as_before(subject, allocation)
-                wanted[allocation.allocation] = allocation
+                wanted[intervals.id_of(allocation)] = allocation
         self._settle(subject, wanted, self._allocated_at)
 
     def _note_guess(self, claim: claims.ResourceClaim) -> None:
@@ -245,9 +307,7 @@ class Recorder:
 
     def _as_before(self, subject: Subject, allocation: Allocation) -> Allocation:
         """The allocation with the price it had while its device was published: devices come and go in updates."""
-        before = self._open.get(subject, {}).get(allocation.allocation) or self._restored.get(
-            (Allocation, allocation.allocation)
-        )
+        before = self._before(subject, intervals.id_of(allocation))
         if not isinstance(before, Allocation):
             return allocation
         return msgspec.structs.replace(before, owner=allocation.owner, start=0)
@@ -260,27 +320,26 @@ class Recorder:
         if self._behind is None:
             self._behind = gpu_allocations.resources_behind(self._world)
         was_waiting = self._open_waiting(subject, pod) is not None
-        wanted: dict[str, Interval] = {
-            each.allocation: each
-            for each in gpu_allocations.of_pod(
-                self._world, pod, self._owner_of, behind=self._behind
-            )
-        }
+        counted = gpu_allocations.of_pod(self._world, pod, self._owner_of, behind=self._behind)
+        wanted = _by_id(counted)
         if wanted:
             self._counting_pods.setdefault(pod.spec.node_name, set()).add(pod_id)
         elif pod.spec.node_name in self._counting_pods:
             self._counting_pods[pod.spec.node_name].discard(pod_id)
         if waiting := self._waiting_of(subject, pod):
-            wanted[_waiting_id(waiting)] = waiting
+            wanted[intervals.id_of(waiting)] = waiting
         self._settle(subject, wanted, self._since)
         if was_waiting and pod.spec.node_name:
             self._note_start(pod)
 
     def _open_waiting(self, subject: Subject, pod: pods.Pod) -> Waiting | None:
-        identity = f"waiting/{events.pod_id(pod)}"
-        opened = self._open.get(subject, {}).get(identity)
-        interval = opened or self._restored.get((Waiting, identity))
+        identity = intervals.id_of(Waiting(Owner("", "", events.pod_id(pod)), 0, 0))
+        interval = self._before(subject, identity)
         return interval if isinstance(interval, Waiting) else None
+
+    def _before(self, subject: Subject, identity: str) -> Interval | None:
+        """What is open under this id, also from before a restart."""
+        return self._open.get(subject, {}).get(identity) or self._restored.get(identity)
 
     def _waiting_of(self, subject: Subject, pod: pods.Pod) -> Waiting | None:
         """A pod that waits for GPUs. It is priced once: what would serve it changes all the time."""
@@ -292,6 +351,41 @@ class Recorder:
             return None
         return Waiting(self._owner_of(pod), micro_gpu, 0, reason=_waiting_reason(pod))
 
+    def _look_at_promise(self, subject: Subject, gang: plan.GangRef) -> None:
+        promise = self._promises.promise(gang)
+        wanted: dict[str, Interval] = {}
+        if promise is not None:
+            interval = self._promise_of(subject, promise)
+            wanted[intervals.id_of(interval)] = interval
+        self._settle(subject, wanted, lambda _: self._promised_at(gang))
+
+    def _promise_of(self, subject: Subject, promise: plan.Promise) -> Promise:
+        """A promise keeps the owner it began with: one that was lost names no pod any more."""
+        interval = Promise(
+            gang=str(promise.gang),
+            owner=Owner(promise.gang.namespace, "", ""),
+            start=0,
+            promised_start=_millis_at(promise.start),
+            moved_from=_millis_at(promise.moved_from),
+            cause=promise.lost_to or promise.cause,
+            nodes=tuple(sorted(promise.nodes)),
+        )
+        before = self._before(subject, intervals.id_of(interval))
+        if isinstance(before, Promise):
+            return msgspec.structs.replace(interval, owner=before.owner)
+        if not promise.seats:
+            return interval
+        first = min(seat.pod for seat in promise.seats)
+        pod = self._world.pods.get(first.uid)
+        owner = (
+            Owner(first.namespace, first.name, first.uid) if pod is None else self._owner_of(pod)
+        )
+        return msgspec.structs.replace(interval, owner=owner)
+
+    def _promised_at(self, gang: plan.GangRef) -> Millis | None:
+        intent = self._promises.intent(gang)
+        return None if intent is None else millis_of(intent.metadata.creation_timestamp)
+
     def _settle(
         self,
         subject: Subject,
@@ -300,20 +394,20 @@ class Recorder:
     ) -> None:
         """Ends what is open and no longer wanted, begins what is wanted and not open."""
         opened = self._open.pop(subject, {})
-        for identity, interval in wanted.items():
-            restored = self._restored.pop((type(interval), identity), None)
+        for identity in wanted:
+            restored = self._restored.pop(identity, None)
             if restored is not None:
                 opened[identity] = restored
         still: dict[str, Interval] = {}
         for identity, interval in opened.items():
             target = wanted.get(identity)
-            if target is not None and _is_same(interval, target):
+            if target is not None and intervals.is_same(interval, target):
                 still[identity] = interval
                 continue
             at = max(self._times.known_until, interval.start)
             if interval.start >= self._times.known_until:
                 self._last_start[identity] = interval.start
-            self._draft.add(_ended(interval, at))
+            self._draft.add(intervals.ended(interval, at))
             if target is not None:  # the same thing goes on with other numbers, without a hole
                 still[identity] = self._begun(identity, target, at)
         for identity, target in wanted.items():
@@ -394,52 +488,20 @@ class Recorder:
         if not self._holds(pod_id, pod):
             return
         at = millis_of(condition.last_transition_time)
-        self._draft.decisions.append(
-            Decision(
-                at=self._times.now if at is None else min(at, self._times.now),
-                kind=YIELDED,
-                owner=self._owner_of(pod),
-                node=pod.spec.node_name,
-                rule=condition.reason,
-                detail=condition.message,
-            )
+        decision = Decision(
+            at=self._times.now if at is None else min(at, self._times.now),
+            kind=YIELDED,
+            owner=self._owner_of(pod),
+            node=pod.spec.node_name,
+            rule=condition.reason,
+            detail=condition.message,
         )
+        self._draft.decisions.append(_with_beneficiary(decision))
 
     def _holds(self, pod_id: str, pod: pods.Pod) -> bool:
         keys = self._world.claims_used(pod)
         subjects: Iterable[Subject] = (("pod", pod_id), *(("claim", key) for key in keys))
         return any(subject in self._open for subject in subjects)
-
-
-class _Draft:
-    """Records that are being made."""
-
-    def __init__(self) -> None:
-        self.assets: list[Asset] = []
-        self.allocations: list[Allocation] = []
-        self.waiting: list[Waiting] = []
-        self.decisions: list[Decision] = []
-        self.gaps: list[Gap] = []
-
-    def add(self, interval: Interval) -> None:
-        match interval:
-            case Asset():
-                self.assets.append(interval)
-            case Allocation():
-                self.allocations.append(interval)
-            case Waiting():
-                self.waiting.append(interval)
-
-    def take(self) -> Records:
-        records = Records(
-            assets=tuple(self.assets),
-            allocations=tuple(self.allocations),
-            waiting=tuple(self.waiting),
-            decisions=tuple(self.decisions),
-            gaps=tuple(self.gaps),
-        )
-        self.__init__()  # type: ignore[misc]
-        return records
 
 
 def millis_of(text: str | None) -> Millis | None:
@@ -448,27 +510,22 @@ def millis_of(text: str | None) -> Millis | None:
     return None if moment is None else int(moment.timestamp() * 1000)
 
 
-def _is_same(interval: Interval, target: Interval) -> bool:
-    """Whether two intervals are equal but for their times."""
-    return interval == msgspec.structs.replace(target, start=interval.start, end=interval.end)
+def _millis_at(instant: plan.Instant | None) -> Millis | None:
+    return None if instant is None else int(instant.timestamp() * 1000)
 
 
-def _ended(interval: Interval, at: Millis) -> Interval:
-    return msgspec.structs.replace(interval, end=at)
+def _by_id(made: Iterable[Interval]) -> dict[str, Interval]:
+    return {intervals.id_of(interval): interval for interval in made}
 
 
-def _id_of(interval: Interval) -> str:
-    match interval:
-        case Asset():
-            return interval.asset
-        case Allocation():
-            return interval.allocation
-        case Waiting():
-            return _waiting_id(interval)
-
-
-def _waiting_id(waiting: Waiting) -> str:
-    return f"waiting/{waiting.owner.pod_uid}"
+def _with_beneficiary(decision: Decision) -> Decision:
+    """With the rule, and for whom the pod yields, where the scheduler's message says so."""
+    message = eviction_messages.read(decision.detail)
+    if message is None:
+        return decision
+    return msgspec.structs.replace(
+        decision, rule=message.rule, in_favour_of=message.beneficiary, detail=message.detail
+    )
 
 
 def _waiting_reason(pod: pods.Pod) -> str:

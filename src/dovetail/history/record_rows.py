@@ -18,6 +18,7 @@ from dovetail.model.accounting.records import Owner
 
 FORMS: Final = tuple(records.Form)  # stored by place: new forms go to the end
 SOURCES: Final = tuple(records.GapSource)
+_NODE_SEPARATOR: Final = ","  # no name of a node has one
 
 
 class Names(NamedTuple):
@@ -171,6 +172,34 @@ def _unusable(row: Mapping[str, Any], names: Texts) -> records.Unusable:
     )
 
 
+def _promise_row(promise: records.Promise, names: Names) -> Row:
+    texts = names.texts
+    return (
+        texts[promise.gang],
+        promise.start,
+        promise.end,
+        names.owner(promise.owner),
+        promise.promised_start,
+        promise.moved_from,
+        texts[promise.cause],
+        texts[_NODE_SEPARATOR.join(promise.nodes)],
+    )
+
+
+def _promise(row: Mapping[str, Any], names: Texts) -> records.Promise:
+    nodes = names.texts[row["nodes"]]
+    return records.Promise(
+        gang=names.texts[row["gang"]],
+        owner=names.owners[row["owner"]],
+        start=row["start"],
+        end=row["until"],
+        promised_start=row["promised_start"],
+        moved_from=row["moved_from"],
+        cause=names.texts[row["cause"]],
+        nodes=tuple(nodes.split(_NODE_SEPARATOR)) if nodes else (),
+    )
+
+
 def _decision_row(decision: records.Decision, names: Names) -> Row:
     texts = names.texts
     return (
@@ -306,6 +335,15 @@ UNUSABLE: Final = Kind(
     _unusable_row,
     _unusable,
 )
+PROMISES: Final = Kind(
+    "promises",
+    ("gang", "start", "until", "owner", "promised_start", "moved_from", "cause", "nodes"),
+    ("gang", "start"),
+    ("gang", "cause", "nodes"),
+    lambda each: (each.gang, each.cause, _NODE_SEPARATOR.join(each.nodes)),
+    _promise_row,
+    _promise,
+)
 DECISIONS: Final = Kind(
     "decisions",
     ("start", "digest", "kind", "owner", "node", "rule", "in_favour_of", "detail"),
@@ -339,6 +377,7 @@ KINDS: Final[dict[str, Kind]] = {
     "allocations": ALLOCATIONS,
     "waiting": WAITING,
     "unusable": UNUSABLE,
+    "promises": PROMISES,
     "decisions": DECISIONS,
     "gaps": GAPS,
     "prices": PRICES,

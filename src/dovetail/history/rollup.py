@@ -14,7 +14,7 @@ from dovetail.model.accounting.records import Millis
 
 
 class UsageRow(NamedTuple):
-    """One stored measurement. `busy` is the sum of millionths times milliseconds."""
+    """One stored measurement. `busy`, `tensor` and `dram` are sums of millionths times milliseconds."""
 
     start: Millis
     span: int
@@ -22,6 +22,8 @@ class UsageRow(NamedTuple):
     memory: int | None  # the largest
     energy: int | None
     samples: int
+    tensor: int | None = None
+    dram: int | None = None
 
     @property
     def end(self) -> Millis:
@@ -37,32 +39,53 @@ def hour_of(at: Millis) -> int:
 def of_usage(usage: records.Usage) -> UsageRow:
     """A measurement as it is stored, before it is cut at hours."""
     span = usage.end - usage.start
-    busy = usage.busy_micro_ms
-    if busy is None and usage.busy_micro is not None:
-        busy = usage.busy_micro * span
     return UsageRow(
-        usage.start, span, busy, usage.memory_bytes, usage.energy_millijoules, usage.samples
+        usage.start,
+        span,
+        _amount(usage.busy_micro_ms, usage.busy_micro, span),
+        usage.memory_bytes,
+        usage.energy_millijoules,
+        usage.samples,
+        _amount(usage.tensor_micro_ms, usage.tensor_micro, span),
+        _amount(usage.dram_micro_ms, usage.dram_micro, span),
     )
 
 
+def _amount(exact: int | None, mean: int | None, span: int) -> int | None:
+    """The sum of a share over the time: the exact one, else by its mean."""
+    if exact is not None or mean is None:
+        return exact
+    return mean * span
+
+
 def to_usage(row: UsageRow, asset: str, allocation: str) -> records.Usage:
-    """The measurement of a row. Its mean is rounded; the exact sum is kept beside it where they differ."""
-    mean: int | None = None
-    exact: int | None = None
-    if row.busy is not None and row.span:
-        mean = (2 * row.busy + row.span) // (2 * row.span)
-        exact = row.busy if mean * row.span != row.busy else None
+    """The measurement of a row. Means are rounded; the exact sums are kept beside them where they differ."""
+    busy, exact_busy = _mean(row.busy, row.span)
+    tensor, exact_tensor = _mean(row.tensor, row.span)
+    dram, exact_dram = _mean(row.dram, row.span)
     return records.Usage(
         asset=asset,
         allocation=allocation,
         start=row.start,
         end=row.end,
-        busy_micro=mean,
+        busy_micro=busy,
         memory_bytes=row.memory,
         energy_millijoules=row.energy,
         samples=row.samples,
-        busy_micro_ms=exact,
+        tensor_micro=tensor,
+        dram_micro=dram,
+        busy_micro_ms=exact_busy,
+        tensor_micro_ms=exact_tensor,
+        dram_micro_ms=exact_dram,
     )
+
+
+def _mean(amount: int | None, span: int) -> tuple[int | None, int | None]:
+    """The rounded mean, and the sum where the mean does not say it exactly."""
+    if amount is None or not span:
+        return None, None
+    mean = (2 * amount + span) // (2 * span)
+    return mean, amount if mean * span != amount else None
 
 
 def by_hour(row: UsageRow) -> Iterator[tuple[int, UsageRow]]:
@@ -75,9 +98,7 @@ def by_hour(row: UsageRow) -> Iterator[tuple[int, UsageRow]]:
     for hour in range(first, last + 1):
         end = min((hour + 1) * records.MILLISECONDS_PER_HOUR, row.end)
         samples = row.samples if hour == first else 0
-        busy = _part(row.busy, row, begun, end)
-        energy = _part(row.energy, row, begun, end)
-        yield hour, UsageRow(begun, end - begun, busy, row.memory, energy, samples)
+        yield hour, _cut(row, begun, end)._replace(samples=samples)
         begun = end
 
 
@@ -86,8 +107,18 @@ def clipped(row: UsageRow, start: Millis, end: Millis) -> UsageRow:
     begun, ended = max(row.start, start), min(row.end, end)
     if (begun, ended) == (row.start, row.end):
         return row
-    busy, energy = _part(row.busy, row, begun, ended), _part(row.energy, row, begun, ended)
-    return UsageRow(begun, ended - begun, busy, row.memory, energy, row.samples)
+    return _cut(row, begun, ended)
+
+
+def _cut(row: UsageRow, begun: Millis, end: Millis) -> UsageRow:
+    return row._replace(
+        start=begun,
+        span=end - begun,
+        busy=_part(row.busy, row, begun, end),
+        energy=_part(row.energy, row, begun, end),
+        tensor=_part(row.tensor, row, begun, end),
+        dram=_part(row.dram, row, begun, end),
+    )
 
 
 def _part(amount: int | None, row: UsageRow, begun: Millis, end: Millis) -> int | None:
@@ -120,6 +151,8 @@ def _belong_together(first: UsageRow, second: UsageRow, step: int) -> bool:
         and (first.busy is None) == (second.busy is None)
         and (first.memory is None) == (second.memory is None)
         and (first.energy is None) == (second.energy is None)
+        and (first.tensor is None) == (second.tensor is None)
+        and (first.dram is None) == (second.dram is None)
     )
 
 
@@ -131,6 +164,8 @@ def _joined(first: UsageRow, second: UsageRow) -> UsageRow:
         None if first.memory is None or second.memory is None else max(first.memory, second.memory),
         _sum(first.energy, second.energy),
         first.samples + second.samples,
+        _sum(first.tensor, second.tensor),
+        _sum(first.dram, second.dram),
     )
 
 

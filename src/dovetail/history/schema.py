@@ -66,10 +66,19 @@ _SECOND: Final = (
     "CREATE INDEX owners_namespace ON owners (namespace)",
     "CREATE INDEX series_allocation ON series (allocation)",
 )
-STEPS: Final = (_FIRST, _SECOND)
+# 3: promised starts; how busy the tensor pipe and the memory interface were.
+_THIRD: Final = (
+    """CREATE TABLE promises (
+        gang INTEGER NOT NULL, start INTEGER NOT NULL, until INTEGER, owner INTEGER NOT NULL,
+        promised_start INTEGER, moved_from INTEGER, cause INTEGER NOT NULL, nodes INTEGER NOT NULL,
+        PRIMARY KEY (gang, start)) WITHOUT ROWID""",
+    "ALTER TABLE usage ADD COLUMN tensor INTEGER",
+    "ALTER TABLE usage ADD COLUMN dram INTEGER",
+)
+STEPS: Final = (_FIRST, _SECOND, _THIRD)
 VERSION: Final = len(STEPS)
 
-INTERVALS: Final = ("assets", "allocations", "waiting", "unusable", "gaps", "prices")
+INTERVALS: Final = ("assets", "allocations", "waiting", "unusable", "promises", "gaps", "prices")
 _META: Final = "CREATE TABLE meta (name TEXT NOT NULL PRIMARY KEY, value INTEGER NOT NULL)"
 _VERSION: Final = "version"
 WRITER: Final = "writer"  # which connection wrote last

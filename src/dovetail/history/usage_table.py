@@ -16,11 +16,23 @@ from dovetail.history.dictionary import Dictionary
 from dovetail.history.rollup import UsageRow
 from dovetail.model.accounting import records
 
-COLUMNS: Final = ("hour", "series", "start", "span", "busy", "memory", "energy", "samples")
+COLUMNS: Final = (
+    "hour",
+    "series",
+    "start",
+    "span",
+    "busy",
+    "memory",
+    "energy",
+    "samples",
+    "tensor",
+    "dram",
+)
 _CONFLICT: Final = "ON CONFLICT (hour, series, start) DO NOTHING"
 MAX_HOURS: Final = 48  # whose ends are remembered
 
-_Placed = tuple[int, int, int, int, "int | None", "int | None", "int | None", int]
+_Number = int | None
+_Placed = tuple[int, int, int, int, _Number, _Number, _Number, int, _Number, _Number]
 
 
 class UsageTable:
@@ -90,12 +102,18 @@ class UsageTable:
 
 def row_of(values: Iterable[object]) -> UsageRow:
     """A row of the table from its start on."""
-    start, span, busy, memory, energy, samples = values
+    start, span, busy, memory, energy, samples, tensor, dram = values
     return UsageRow(
         int_of(start),
         int_of(span),
-        None if busy is None else int_of(busy),
-        None if memory is None else int_of(memory),
-        None if energy is None else int_of(energy),
+        _number_of(busy),
+        _number_of(memory),
+        _number_of(energy),
         int_of(samples),
+        _number_of(tensor),
+        _number_of(dram),
     )
+
+
+def _number_of(value: object) -> int | None:
+    return None if value is None else int_of(value)

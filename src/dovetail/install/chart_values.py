@@ -460,6 +460,15 @@ class History(
         str,
         Meta(description="address of a Prometheus that measures GPUs; empty: no measurements"),
     ] = ""
+    prices_config_map: Annotated[
+        str,
+        Meta(
+            description="ConfigMap whose `prices.yaml` is the [price file](cost.md#the-price-file); empty: no prices"
+        ),
+    ] = ""
+    port: Annotated[
+        int, Meta(ge=1, le=65_535, description="port of the recorder's health and metrics")
+    ] = 9103
     egress: Annotated[
         tuple[dict[str, Any], ...],
         Meta(description="NetworkPolicy rules for the way to PostgreSQL and Prometheus"),

@@ -16,7 +16,9 @@ from dovetail.model.dcgm_fields import Field
 from dovetail.telemetry.prometheus_api import Point, RawSeries
 
 _PERCENTAGES: Final = frozenset({Field.GPU_UTIL, Field.MEM_COPY_UTIL})
-_RATIOS: Final = frozenset({Field.GR_ENGINE_ACTIVE, Field.SM_ACTIVE})
+_RATIOS: Final = frozenset(
+    {Field.GR_ENGINE_ACTIVE, Field.SM_ACTIVE, Field.TENSOR_ACTIVE, Field.DRAM_ACTIVE}
+)
 _FIELDS: Final = {field.value: field for field in Field} | dcgm_fields.NEW_NAMES
 # Labels by which Prometheus may name the target itself.
 _TARGET_LABELS: Final = ("namespace", "pod", "container", "pod_uid")

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from dovetail.kubetypes import registry
 from dovetail.kubetypes.core import pods
+from dovetail.kubetypes.custom import intents
 from dovetail.model import exposition
 from dovetail.model.exposition import Family, Series
-from dovetail.telemetry import gang_counts, object_series
+from dovetail.telemetry import gang_counts, object_series, promise_series, waiting_pods
 
 KINDS: Final = (
     registry.CLAIM,
@@ -22,7 +23,9 @@ KINDS: Final = (
     registry.DEVICE_CLASS,
     registry.POD,
     registry.QUEUE,
+    registry.INTENT,
 )
+OPTIONAL: Final = (registry.QUEUE.name, registry.INTENT.name)  # not every cluster serves them
 OWN: Final = (
     Family("dovetail_exporter_objects", "gauge", "Objects that the exporter knows, by kind."),
     Family("dovetail_exporter_synced", "gauge", "1 while the watch of the kind is current."),
@@ -49,7 +52,9 @@ class ObjectMetrics:
         }
         self._names: dict[str, dict[Key, tuple[str, ...]]] = {kind.name: {} for kind in KINDS}
         self._joined: dict[str, bytes] = {}
-        self._gangs = gang_counts.GangCounts()
+        self.gangs = gang_counts.GangCounts()
+        self._waiting = waiting_pods.WaitingPods()
+        self._promises = promise_series.PromiseSeries()
         self._is_synced = dict.fromkeys((kind.name for kind in KINDS), False)
 
     def feed(self, kind: registry.Kind) -> ObjectFeed:
@@ -60,7 +65,12 @@ class ObjectMetrics:
         """An object as it is now."""
         key = (item.metadata.namespace, item.metadata.name)
         if kind is registry.POD:
-            self._gangs.changed(item)
+            self.gangs.changed(item)
+            self._waiting.changed(item)
+            self._names[kind.name][key] = ()
+            return
+        if kind is registry.INTENT:
+            self._promises.changed(item)
             self._names[kind.name][key] = ()
             return
         self._remove(kind, key)
@@ -76,15 +86,21 @@ class ObjectMetrics:
         """An object that is gone."""
         key = (item.metadata.namespace, item.metadata.name)
         if isinstance(item, pods.Pod):
-            self._gangs.deleted(item)
+            self.gangs.deleted(item)
+            self._waiting.deleted(item)
+        if isinstance(item, intents.Intent):
+            self._promises.deleted(item)
         self._remove(kind, key)
 
     def replaced(self, kind: registry.Kind, objects: Iterable[Any]) -> None:
         """These are all objects of the kind."""
         listed = list(objects)
         if kind is registry.POD:
-            self._gangs.clear()
+            self.gangs.clear()
+            self._waiting.clear()
             self._names[kind.name].clear()
+        if kind is registry.INTENT:
+            self._promises.replaced(listed)
         present = {(item.metadata.namespace, item.metadata.name) for item in listed}
         for key in [key for key in self._names[kind.name] if key not in present]:
             self._remove(kind, key)
@@ -99,9 +115,7 @@ class ObjectMetrics:
     def synced_kinds(self) -> dict[str, bool]:
         """By kind, those that every cluster serves."""
         return {
-            name: is_synced
-            for name, is_synced in self._is_synced.items()
-            if name != registry.QUEUE.name
+            name: is_synced for name, is_synced in self._is_synced.items() if name not in OPTIONAL
         }
 
     def text(self) -> bytes:
@@ -110,9 +124,11 @@ class ObjectMetrics:
         for family in object_series.FAMILIES:
             if self._lines[family.name]:
                 parts.append(self._family_text(family))
-        rest = exposition.text(gang_counts.FAMILIES, self._gangs.series())
+        gangs = exposition.text(gang_counts.FAMILIES, self.gangs.series())
+        waiting = exposition.text(waiting_pods.FAMILIES, self._waiting.series())
+        promises = exposition.text(promise_series.FAMILIES, self._promises.series())
         own = exposition.text(OWN, self._own_series())
-        return b"".join((*parts, rest.encode(), own.encode()))
+        return b"".join((*parts, *map(str.encode, (gangs, waiting, promises, own))))
 
     def _family_text(self, family: Family) -> bytes:
         joined = self._joined.get(family.name)

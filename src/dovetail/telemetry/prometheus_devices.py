@@ -14,12 +14,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from dovetail.model import dcgm_fields
-from dovetail.model.accounting.records import Allocation, Millis
+from dovetail.model.accounting.records import Allocation, Millis, Records
 from dovetail.model.dcgm_fields import Field
 from dovetail.model.idle import Device, Sample
 from dovetail.ports import clock as clocks
 from dovetail.ports import meter
-from dovetail.telemetry import dcgm_series, measured_devices, usage_records
+from dovetail.telemetry import dcgm_series, measured_devices, metrics_gaps, usage_records
 from dovetail.telemetry.measured_devices import MeasuredDevice
 from dovetail.telemetry.prometheus_api import Prometheus, RawSeries
 
@@ -40,6 +40,8 @@ _FOR_USAGE: Final = (
     Field.SM_ACTIVE,
     Field.FB_USED,
     Field.ENERGY,
+    Field.TENSOR_ACTIVE,
+    Field.DRAM_ACTIVE,
 )
 _FOR_NOW: Final = (Field.GPU_UTIL, Field.GR_ENGINE_ACTIVE, Field.SM_ACTIVE, Field.FB_USED)
 
@@ -97,37 +99,53 @@ class PrometheusDevices:
         max_gap_seconds: float = usage_records.MAX_GAP_SECONDS,
     ) -> usage_records.Joined:
         """Records of use for a window, as the server's clock has it."""
-        (joined,) = await self.usage_of_windows(
-            allocations, assets, [(start, end)], max_gap_seconds=max_gap_seconds
+        raw = await self._samples_between(start, end, round(max_gap_seconds))
+        return await asyncio.to_thread(
+            lambda: usage_records.joined(
+                _measured(_merged(raw)),
+                allocations=allocations,
+                assets=assets,
+                start=start,
+                end=end,
+                max_gap_seconds=max_gap_seconds,
+            )
         )
-        return joined
 
     async def usage_of_windows(
         self,
-        allocations: Sequence[Allocation],
-        assets: Collection[str],
+        known: Records,
         windows: Sequence[tuple[Millis, Millis]],
         *,
         max_gap_seconds: float = usage_records.MAX_GAP_SECONDS,
-    ) -> list[usage_records.Joined]:
-        """Records of use for adjoining windows, each by itself; their samples are read once."""
-        if not windows:
-            return []
-        raw = await self._samples_between(windows[0][0], windows[-1][1], round(max_gap_seconds))
+    ) -> Records:
+        """Records of use for adjoining windows, each by itself, and the gaps of all their time.
 
-        def join() -> list[usage_records.Joined]:
+        `known` has the assets and allocations of that time. Samples are read once.
+        """
+        if not windows:
+            return Records()
+        start, end = windows[0][0], windows[-1][1]
+        raw = await self._samples_between(start, end, round(max_gap_seconds))
+
+        def join() -> Records:
             devices = _measured(_merged(raw))
-            return [
+            joined = [
                 usage_records.joined(
                     devices,
-                    allocations=allocations,
-                    assets=assets,
-                    start=start,
-                    end=end,
+                    allocations=known.allocations,
+                    assets={asset.asset for asset in known.assets},
+                    start=begun,
+                    end=ended,
                     max_gap_seconds=max_gap_seconds,
                 )
-                for start, end in windows
+                for begun, ended in windows
             ]
+            return Records(
+                usage=tuple(usage for each in joined for usage in each.usage),
+                gaps=metrics_gaps.gaps(
+                    devices, known.assets, start=start, end=end, max_gap_seconds=max_gap_seconds
+                ),
+            )
 
         return await asyncio.to_thread(join)
 

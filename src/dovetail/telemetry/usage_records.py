@@ -8,17 +8,16 @@ as unused. Pure.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
+
+import msgspec
 
 from dovetail.model.accounting.records import (
     MICRO_GPU,
     Allocation,
     Form,
-    Gap,
-    GapSource,
     Millis,
     Usage,
 )
@@ -31,7 +30,6 @@ MAX_GAP_SECONDS: Final = 180.0
 MIB: Final = 1 << 20
 COMPUTE_SLICES: Final = 7  # of a GPU that can be partitioned
 _PROFILE: Final = re.compile(r"(?:\d+c\.)?(\d)g\.")
-_NO_METRICS: Final = "no samples"
 
 
 class Window(NamedTuple):
@@ -59,7 +57,6 @@ class Joined(NamedTuple):
     """What the measurements of a window say."""
 
     usage: tuple[Usage, ...]
-    gaps: tuple[Gap, ...]
     unmatched: int  # allocations for which there was no measurement
 
 
@@ -84,12 +81,10 @@ def joined(
     window = Window(start, end)
     fleet = _fleet(measured_devices.one_source_each(devices), assets)
     records: list[Usage] = []
-    gaps: list[Gap] = []
     for asset in sorted(assets):
         record = _asset_usage(asset, fleet, window, max_gap_seconds)
         if record is not None:
             records.append(record)
-        gaps.extend(_gaps(asset, fleet, window, max_gap_seconds))
 
     unmatched = 0
     slices_left = {asset: list(slices) for asset, slices in fleet.slices.items()}
@@ -102,7 +97,7 @@ def joined(
             unmatched += 1
         else:
             records.append(usage)
-    return Joined(tuple(records), tuple(gaps), unmatched)
+    return Joined(tuple(records), unmatched)
 
 
 # ---- devices by asset
@@ -147,6 +142,7 @@ def _asset_usage(asset: str, fleet: _Fleet, window: Window, max_gap: float) -> U
     energy = None if energy_from is None else _energy(energy_from, window, max_gap)
     if busy is None and memory is None and energy is None:
         return None
+    tensor, dram = (None, None) if gpu is None else _pipes(gpu, window, max_gap)
     return Usage(
         asset=asset,
         allocation="",
@@ -156,6 +152,8 @@ def _asset_usage(asset: str, fleet: _Fleet, window: Window, max_gap: float) -> U
         memory_bytes=memory,
         energy_millijoules=energy,
         samples=samples,
+        tensor_micro=tensor,
+        dram_micro=dram,
     )
 
 
@@ -226,7 +224,9 @@ def _device_usage(
         return None
     # The energy counter is the GPU's; a slice has none of its own.
     energy = None if device.instance_id else _energy(device, window, max_gap)
-    return _usage(allocation, window, busy, memory, energy, _count(points, window))
+    tensor, dram = _pipes(device, window, max_gap)
+    usage = _usage(allocation, window, busy, memory, energy, _count(points, window))
+    return msgspec.structs.replace(usage, tensor_micro=tensor, dram_micro=dram)
 
 
 def _share_usage(
@@ -337,6 +337,13 @@ def _busy_points(device: MeasuredDevice) -> Points:
     return tuple((at, value / 100) for at, value in device.whole.get(Field.GPU_UTIL, ()))
 
 
+def _pipes(device: MeasuredDevice, window: Window, max_gap: float) -> tuple[int | None, int | None]:
+    """How busy the tensor pipe and the memory interface were; of shares of a GPU nothing measures that."""
+    tensor = _mean(device.whole.get(Field.TENSOR_ACTIVE, ()), window, max_gap)
+    dram = _mean(device.whole.get(Field.DRAM_ACTIVE, ()), window, max_gap)
+    return _micro(tensor), _micro(dram)
+
+
 def _mean(points: Points, window: Window, max_gap: float) -> float | None:
     return measured_devices.mean(
         points, start=window.start_seconds, end=window.end_seconds, max_gap_seconds=max_gap
@@ -387,19 +394,3 @@ def _usage(
 def _micro(busy: float | None) -> int | None:
     """Never more than all of it: a process may use time that other shares leave, which is not the allocation's."""
     return None if busy is None else min(MICRO_GPU, max(0, round(busy * MICRO_GPU)))
-
-
-def _gaps(asset: str, fleet: _Fleet, window: Window, max_gap: float) -> list[Gap]:
-    """Times of the window for which no device of the asset has a sample within the longest gap."""
-    times: set[float] = set()
-    for device in (fleet.gpus.get(asset), *fleet.slices.get(asset, ())):
-        if device is not None:
-            for points in device.whole.values():
-                times.update(at for at, _ in points)
-    own = sorted(at for at in times if window.start_seconds < at <= window.end_seconds)
-    edges = [window.start_seconds, *own, window.end_seconds]
-    return [
-        Gap(GapSource.METRICS, round(earlier * 1000), round(later * 1000), _NO_METRICS, asset)
-        for earlier, later in itertools.pairwise(edges)
-        if later - earlier > max_gap
-    ]

@@ -77,8 +77,32 @@ def observed_mix(replica: Replica) -> list[ObservedShape]:
     return sorted(mix, key=lambda observed: (-observed.pods, observed.shape.name))
 
 
+class FragmentationOfNodes(NamedTuple):
+    """Free GPUs by node, and how many of these the mix cannot use; in thousandths."""
+
+    free: Mapping[str, int]
+    unusable: Mapping[str, float]
+
+
 def fragmentation(replica: Replica, mix: Sequence[ObservedShape]) -> Fragmentation:
     """The free GPUs that the mix cannot use, on average over its pods."""
+    return summary(replica.world, of_nodes(replica, mix), shapes=len(mix[:MOST_SHAPES]))
+
+
+def summary(world: World, measured: FragmentationOfNodes, *, shapes: int) -> Fragmentation:
+    """The measure by GPU type and by node pool."""
+    free, unusable = measured
+    return Fragmentation(
+        free=_gpus(free.values()),
+        unusable=_gpus(unusable.values()),
+        shapes=shapes,
+        by_type=_grouped(world, free, unusable, type_of),
+        by_pool=_grouped(world, free, unusable, _pool_of),
+    )
+
+
+def of_nodes(replica: Replica, mix: Sequence[ObservedShape]) -> FragmentationOfNodes:
+    """The measure node by node."""
     world = replica.world
     asked = mix[:MOST_SHAPES]
     free = {node: gpu_room.free_milli_gpu(world, node) for node in world.nodes}
@@ -96,13 +120,7 @@ def fragmentation(replica: Replica, mix: Sequence[ObservedShape]) -> Fragmentati
             unusable[node] += left * observed.pods
             pods_counted[node] += observed.pods
     mean = {node: unusable[node] / max(pods_counted[node], 1) for node in free}
-    return Fragmentation(
-        free=_gpus(free.values()),
-        unusable=_gpus(mean.values()),
-        shapes=len(asked),
-        by_type=_grouped(world, free, mean, type_of),
-        by_pool=_grouped(world, free, mean, _pool_of),
-    )
+    return FragmentationOfNodes(free, mean)
 
 
 class Examples(NamedTuple):

@@ -18,7 +18,13 @@ from typing import Final
 
 import msgspec
 
-from dovetail.answer.cost import cost_keys, cost_ledger, cost_window, price_list
+from dovetail.answer.cost import (
+    cost_keys,
+    cost_ledger,
+    cost_window,
+    price_list,
+    recorded_prices,
+)
 from dovetail.answer.cost.cost_ledger import CURRENCY, Line
 from dovetail.answer.cost.cost_window import DAY, Window
 from dovetail.model.accounting import records
@@ -70,8 +76,9 @@ def budgets(
     prices: price_list.PriceList,
     now: records.Millis,
 ) -> tuple[BudgetState, ...]:
-    """The state of every budget of the price list, in its order."""
+    """The state of every budget of the price list, in its order. Without one, the recorded prices count."""
     window = needed(now)
+    prices = recorded_prices.in_force(prices, recorded.prices, window)
     midnight = now - now % DAY
     edges = [*range(window.start, midnight + 1, DAY), now]
     days = tuple(Window(start, end) for start, end in itertools.pairwise(edges) if start < end)

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import msgspec
 
-from dovetail.answer.cost import apportionment, cost_keys, cost_ledger
+from dovetail.answer.cost import apportionment, cost_keys, cost_ledger, recorded_prices
 from dovetail.answer.cost.cost_ledger import CENT, CURRENCY
 from dovetail.answer.cost.cost_window import moment_of
 from dovetail.model.accounting import records
@@ -78,7 +78,9 @@ class CostTable(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def cost(
     recorded: records.Records, question: cost_ledger.Question, now: records.Millis
 ) -> CostTable:
-    """The table."""
+    """The table. Without prices in the question, the recorded ones count."""
+    prices = recorded_prices.in_force(question.prices, recorded.prices, question.window)
+    question = question._replace(prices=prices)
     return table(cost_ledger.ledger(recorded, question, now), question, now)
 
 

@@ -59,9 +59,12 @@ def segments(
     usage = _by_asset(recorded.usage)
     unusable = _by_asset(recorded.unusable)
     inner_cuts = sorted({cut for cut in cuts if window.start < cut < window.end})
+    gaps_by_subject: dict[str, list[records.Gap]] = {}
+    for gap in recorded.gaps:
+        gaps_by_subject.setdefault(gap.subject, []).append(gap)
     for name in sorted(assets):
-        subjects = {"", name, *(asset.node for asset in assets[name])}
-        gaps = [gap for gap in recorded.gaps if gap.subject in subjects]
+        subjects = dict.fromkeys(("", name, *(asset.node for asset in assets[name])))
+        gaps = [gap for subject in subjects for gap in gaps_by_subject.get(subject, ())]
         life = _Life(window, inner_cuts)
         for asset in assets[name]:
             life.assets.take(asset, "", asset.start, asset.end)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from dovetail import errors
-from dovetail.answer.cost import cost_keys, cost_ledger, cost_window
+from dovetail.answer.cost import cost_keys, cost_ledger, cost_window, recorded_prices
 from dovetail.answer.cost.cost_ledger import CURRENCY, GPU_HOUR, Key, Line, Row
 from dovetail.answer.cost.cost_window import Window, moment_of
 from dovetail.model.accounting import records
@@ -155,7 +155,9 @@ def allocations(
     shape: Shape,
     now: records.Millis,
 ) -> AllocationReply:
-    """The rows of every step, or of the steps together."""
+    """The rows of every step, or of the steps together. Without prices, the recorded ones count."""
+    prices = recorded_prices.in_force(question.prices, recorded.prices, question.window)
+    question = question._replace(prices=prices)
     account = cost_ledger.ledger(recorded, _marked(question), now)
     buckets: list[tuple[Window, tuple[int, ...]]] = [
         (step, (index,)) for index, step in enumerate(question.steps)

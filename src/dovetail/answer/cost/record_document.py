@@ -21,7 +21,7 @@ from dovetail.model.accounting import records
 
 MOST_COUNT: Final = 1_000_000  # GPUs of one asset
 MOST_AMOUNT: Final = 2**62
-_TIMES: Final = ("start", "end", "at")
+_TIMES: Final = ("start", "end", "at", "promised_start", "moved_from")
 _PLACE: Final = re.compile(r" - at `\$?\.?(?P<place>[^`]*)`$")
 _KINDS: Final[dict[str, type[msgspec.Struct]]] = {
     name: typing.get_args(hint)[0] for name, hint in typing.get_type_hints(records.Records).items()

@@ -5,12 +5,12 @@ Given what one Prometheus knows about GPUs, and the allocations of the time in q
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from dovetail.boot import clocks
 from dovetail.history import backfill
-from dovetail.model.accounting.records import Millis, Records, Usage
+from dovetail.model.accounting.records import Millis, Records
 from dovetail.telemetry import prometheus_api, prometheus_devices
 
 
@@ -20,14 +20,12 @@ class PrometheusUsage:
     def __init__(self, devices: prometheus_devices.PrometheusDevices) -> None:
         self._devices = devices
 
-    async def usage_between(self, start: Millis, end: Millis, known: Records) -> Sequence[Usage]:
-        """What was measured in each full minute of that time."""
+    async def usage_between(self, start: Millis, end: Millis, known: Records) -> Records:
+        """What was measured in each full minute of that time, and when nothing was."""
         minutes = [
             (minute, minute + backfill.MINUTE) for minute in range(start, end, backfill.MINUTE)
         ]
-        assets = {asset.asset for asset in known.assets}
-        answers = await self._devices.usage_of_windows(known.allocations, assets, minutes)
-        return [usage for answer in answers for usage in answer.usage]
+        return await self._devices.usage_of_windows(known, minutes)
 
 
 @asynccontextmanager

@@ -5,7 +5,6 @@ Given a path; the file is read once, within bounds. Never attributes: each line 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -35,9 +34,10 @@ class FileSource:
             return 0, 0
         return min(each.start for each in self._usage), max(each.end for each in self._usage)
 
-    async def usage_between(self, start: Millis, end: Millis, known: Records) -> Sequence[Usage]:
-        """What begins in that time."""
-        return [each for each in self._usage if start <= each.start < end]
+    async def usage_between(self, start: Millis, end: Millis, known: Records) -> Records:
+        """What begins in that time. A file does not say when nothing was measured."""
+        begun = tuple(each for each in self._usage if start <= each.start < end)
+        return Records(usage=begun)
 
 
 def _read(path: Path, number: int, line: bytes) -> Usage:

@@ -29,7 +29,8 @@ REFUSED = 1
 @click.option(
     "--prices",
     metavar="FILE",
-    help="What GPUs cost; `examples` for list prices to try it with. [default: GPU-hours only]",
+    help="What GPUs cost; `examples` for list prices to try it with. "
+    "[default: the prices that history recorded, else GPU-hours only]",
 )
 @click.option(
     "--window",
@@ -101,21 +102,21 @@ def command(
         output.write_table(cost_text.rows(table, is_wide=form == "wide"))
     for note in cost_text.notes(table):
         output.say(note)
-    if prices is None:
+    if not table.currency:
         output.next_step(f"cost --history {history} --prices {cost_asked.EXAMPLES}")
 
 
 def _show_budgets(
     history: str, known: price_list.PriceList, now: int, *, form: str, is_check: bool
 ) -> None:
-    if not known.budgets:
+    if form == "csv":
+        raise click.UsageError("budgets are shown as table, wide, json or yaml")
+    states = cost_asked.budgets(history, known, now)
+    if not states:
         where = known.source or "without --prices"
         raise errors.InputError(
             f'{where}: there are no budgets; add "budgets: [{{queue: NAME, perMonth: 1000}}]" to the price file'
         )
-    if form == "csv":
-        raise click.UsageError("budgets are shown as table, wide, json or yaml")
-    states = cost_asked.budgets(history, known, now)
     if form in ("json", "yaml"):
         trees = msgspec.json.decode(msgspec.json.encode(states))
         if form == "json":

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 import click
 
+from dovetail.cli.processes import listen_address
+
 DEFAULT: Final = "127.0.0.1:9102"
-
-
-class _Listen(click.ParamType[tuple[str, int]]):
-    """HOST:PORT."""
-
-    name = "address"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
-        host, _, port = str(value).rpartition(":")
-        if not host or not port.isdecimal() or int(port) > 65_535:
-            self.fail(f"{value!r} is not HOST:PORT, such as {DEFAULT}", param, ctx)
-        return host.strip("[]"), int(port)
 
 
 @click.command()
@@ -35,7 +23,7 @@ class _Listen(click.ParamType[tuple[str, int]]):
 )
 @click.option(
     "--listen",
-    type=_Listen(),
+    type=listen_address.ListenAddress(DEFAULT),
     metavar="HOST:PORT",
     default=DEFAULT,
     show_default=True,
@@ -64,7 +52,7 @@ def command(
     log_format: str,
     log_level: str,
 ) -> int:
-    """Serve metrics of claims, slices, device classes, queues and gangs.
+    """Serve metrics of claims, slices, device classes, queues, gangs, promised starts and unusable GPUs.
 
     Watches the cluster and writes nothing. On any address but loopback a bearer token is needed whose owner may get
     /metrics.

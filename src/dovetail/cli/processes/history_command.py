@@ -15,6 +15,7 @@ import click
 from dovetail import timestamps
 from dovetail.cli import output
 from dovetail.cli.cluster import cluster_option
+from dovetail.cli.processes import listen_address
 from dovetail.files import state_directory
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ WHAT: Final = (
     "usage",
     "waiting",
     "unusable",
+    "promises",
     "decisions",
     "gaps",
     "prices",
@@ -91,6 +93,17 @@ def _with_window(command: F) -> F:
     help="Store how busy GPUs are, by what this Prometheus has measured.",
 )
 @click.option(
+    "--prices",
+    metavar="FILE",
+    help="Store which prices are in force: this price file, read again when it changes.",
+)
+@click.option(
+    "--listen",
+    type=listen_address.ListenAddress("127.0.0.1:9103"),
+    metavar="HOST:PORT",
+    help="Serve /healthz, /readyz and /metrics there. [default: nowhere]",
+)
+@click.option(
     "--log-format", type=click.Choice(("text", "json")), default="text", show_default=True
 )
 @cluster_option.writable
@@ -99,13 +112,15 @@ def record(
     store: str | None,
     leader_elect: str | None,
     prometheus: str | None,
+    prices: str | None,
+    listen: tuple[str, int] | None,
     keep: str,
     max_size: str | None,
     log_format: str,
 ) -> None:
     """Record a cluster until Ctrl-C. Reads only, apart from the Lease of --leader-elect."""
     from dovetail.boot import logs
-    from dovetail.boot.observing import history_process
+    from dovetail.boot.observing import history_process, price_file_watch
     from dovetail.history import compaction
     from dovetail.quantity import quantity
 
@@ -121,14 +136,17 @@ def record(
         if not (namespace and slash and name):
             raise output.BadInput(f'--leader-elect: "{leader_elect}" is not NAMESPACE/NAME')
         election = history_process.Election(namespace, name)
-    settings = history_process.Settings(location, election=election, limits=limits)
+    price_file = None if prices is None else price_file_watch.PriceFileWatch(prices)
+    settings = history_process.Settings(
+        location, election=election, limits=limits, prices=price_file
+    )
     choice = cluster_option.chosen()
     output.say(f"records {choice.name}")
 
     async def run() -> None:
         async with _measurements(prometheus) as source:
             measuring = settings._replace(usage=source)
-            await history_process.HistoryProcess(choice.connection, measuring).run()
+            await history_process.HistoryProcess(choice.connection, measuring).run(listen)
 
     asyncio.run(run())
 

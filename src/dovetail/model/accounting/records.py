@@ -93,8 +93,10 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     samples: int = 1
     tensor_micro: int | None = None  # mean activity of the tensor pipe, as busy_micro
     dram_micro: int | None = None  # mean activity of the memory interface, as busy_micro
-    # The exact sum of busy_micro times milliseconds, where rolled-up samples have a mean that is no integer.
+    # The exact sums of the same times milliseconds, where rolled-up samples have a mean that is no integer.
     busy_micro_ms: int | None = None
+    tensor_micro_ms: int | None = None
+    dram_micro_ms: int | None = None
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -118,8 +120,25 @@ class Unusable(msgspec.Struct, frozen=True, gc=False):
     why: str = "fragmented"
 
 
+class Promise(msgspec.Struct, frozen=True, gc=False):
+    """The start that the scheduler had promised to a gang, while that promise was in force.
+
+    A promise that moved is followed by one with the start that was promised before. Without a start the earlier one was
+    lost, and no other is known.
+    """
+
+    gang: str  # namespace/name
+    owner: Owner  # of the first pod that was promised a place
+    start: Millis
+    end: Millis | None = None
+    promised_start: Millis | None = None
+    moved_from: Millis | None = None  # the start promised before, if that was earlier
+    cause: str = ""  # why it moved
+    nodes: tuple[str, ...] = ()
+
+
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """Something the scheduler did with a pod: started, yielded, promised, moved."""
+    """Something the scheduler did with a pod: started it, or made it yield, to whom and by which rule."""
 
     at: Millis
     kind: str
@@ -164,6 +183,7 @@ class Records(msgspec.Struct, frozen=True):
     usage: tuple[Usage, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     unusable: tuple[Unusable, ...] = ()
+    promises: tuple[Promise, ...] = ()
     decisions: tuple[Decision, ...] = ()
     gaps: tuple[Gap, ...] = ()
     out_of_memory: tuple[OutOfMemory, ...] = ()

@@ -62,6 +62,17 @@ GROUP: Final = Group(
             description="None of its pods has started in four hours.",
         ),
         Alert(
+            name="PromisesMoved",
+            expr="sum by (namespace) (increase(dovetail_promises_moved_total[1h])) > 0.5",
+            severity=Severity.INFO,
+            audience=Audience.OWNER,
+            summary="Promised starts in {{ $labels.namespace }} moved {{ $value | humanize }} times in an hour.",
+            description=(
+                "The scheduler had promised gangs of this namespace a start, and now promises a later one, or"
+                " none."
+            ),
+        ),
+        Alert(
             name="PodsWaitBesideFreeGpus",
             expr=(
                 'sum(scheduler_pending_pods{queue="unschedulable"}) > 0'
@@ -78,11 +89,19 @@ GROUP: Final = Group(
         ),
         Alert(
             name="PodsUnschedulable",
-            expr='sum(scheduler_pending_pods{queue="unschedulable"}) > 0',
+            # The exporter knows reasons; without it the scheduler's count is better than nothing.
+            expr=(
+                'sum by (reason) (dovetail_waiting_pods{reason!="SchedulingGated"}) > 0'
+                ' or (sum(scheduler_pending_pods{queue="unschedulable"}) > 0'
+                " unless on () dovetail_exporter_synced)"
+            ),
             hold="4h",
             severity=Severity.INFO,
-            summary="Pods have waited for room for four hours.",
-            description="{{ $value }} pods wait for room, and some did at any time of the last four hours.",
+            summary="Pods have waited for room for four hours{{ with $labels.reason }}: {{ . }}{{ end }}.",
+            description=(
+                "{{ $value }} pods wait{{ with $labels.reason }} with reason {{ . }}{{ end }}, and some did at any"
+                " time of the last four hours."
+            ),
         ),
         Alert(
             name="SchedulingSlow",

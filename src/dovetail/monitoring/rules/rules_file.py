@@ -14,6 +14,7 @@ import yaml
 from dovetail.monitoring.rules import (
     claim_alerts,
     device_alerts,
+    history_alerts,
     queue_alerts,
     recorded_series,
     scheduler_alerts,
@@ -25,6 +26,7 @@ GROUPS: Final = (
     device_alerts.GROUP,
     claim_alerts.GROUP,
     queue_alerts.GROUP,
+    history_alerts.GROUP,
     scheduler_alerts.GROUP,
 )
 RUNBOOKS: Final = (
