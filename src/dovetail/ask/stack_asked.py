@@ -54,9 +54,7 @@ def inventory(
     seen: cluster_view.View, known: Rows, *, version: str = ""
 ) -> stack_inventory.Inventory:
     """The stack of what was read."""
-    return stack_inventory.read(
-        seen.objects, known, server_version=version or seen.server_version
-    )
+    return stack_inventory.read(seen.objects, known, server_version=version or seen.server_version)
 
 
 def _shipped() -> list[compatibility_rows.Entry]:

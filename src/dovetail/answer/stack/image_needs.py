@@ -65,9 +65,7 @@ def _cuda(
         return fact(version, f"environment {image_requirements.CUDA_VERSION}")
     required = environment.get(image_requirements.REQUIRE_CUDA, "")
     if match := _CUDA_AT_LEAST.search(required):
-        return fact(
-            match["version"].rstrip("."), f"environment {image_requirements.REQUIRE_CUDA}"
-        )
+        return fact(match["version"].rstrip("."), f"environment {image_requirements.REQUIRE_CUDA}")
     stated = image_tags.stated_cuda(image)
     if stated is not None:
         return fact(f"{stated[0]}.{stated[1]}", "tag of the image")

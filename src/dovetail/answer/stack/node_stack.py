@@ -32,6 +32,7 @@ FAMILY: Final = "nvidia.com/gpu.family"
 COMPUTE: Final = "nvidia.com/gpu.compute"
 MIG_CAPABLE: Final = "nvidia.com/mig.capable"
 MIG_CONFIG: Final = "nvidia.com/mig.config"
+HOLLOW: Final = "hollow"  # what a node without a kubelet reports in place of versions
 MIG_OFF: Final = ("off", "not capable", NONE)
 
 _NO_GPU: Final = "no label, resource or slice speaks of a GPU"
@@ -190,6 +191,8 @@ def _info(stored: codec.Stored) -> NodeInfo:
 
 
 def _stated(value: str, place: str) -> Fact:
+    if HOLLOW in value:
+        return absent(f"{place}: a hollow node has none")
     return fact(value, place) if value else unknown(f"status.{place} is empty")
 
 

@@ -113,9 +113,7 @@ def _marked(value: Fact) -> str:
 
 
 def _objects(inventory: Inventory) -> list[str]:
-    rows = [
-        [each.kind, each.name, str(each.driver), str(each.state)] for each in inventory.objects
-    ]
+    rows = [[each.kind, each.name, str(each.driver), str(each.state)] for each in inventory.objects]
     return text.table(("object", "name", "driver", "state"), rows) if rows else []
 
 
@@ -139,8 +137,7 @@ def _work(workloads: Sequence[GpuWorkload]) -> list[str]:
 
 def _unknown(inventory: Inventory) -> list[str]:
     rows = [
-        [each.fact, f"{each.count} {each.of}", each.why, each.example]
-        for each in inventory.unknown
+        [each.fact, f"{each.count} {each.of}", each.why, each.example] for each in inventory.unknown
     ]
     return text.table(("unknown", "of", "why", "such as"), rows) if rows else []
 
