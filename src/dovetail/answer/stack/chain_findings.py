@@ -117,7 +117,7 @@ def _pair(
 
 def _compared(parts: str, other: str, version: Fact, entry: Entry) -> Finding:
     assert entry.others is not None
-    verb = "needs" if entry.row.relation is Relation.NEEDS else "is published for"
+    verb = "needs" if entry.row.relation is Relation.NEEDS else "supports"
     said = f"{entry.row.subject} {verb} {other} {entry.others}"
     if version.value in entry.others:
         return Finding(parts, State.OK, said, entry.row)
@@ -217,8 +217,10 @@ def _known_bad(stack: NodeStack, versions: Mapping[str, Fact], rows: Rows) -> It
         for entry in rows.matching(Relation.BREAKS, component, version.value):
             state = _condition(stack, entry.row.range)
             if state is not None:
+                note = entry.row.note or "known to be bad"
                 parts = f"{component} {version}, {entry.row.range}"
-                yield Finding(parts, state, entry.row.note or "known to be bad", entry.row)
+                why = note if state is State.NO else f"no object tells whether it applies: {note}"
+                yield Finding(parts, state, why, entry.row)
 
 
 def _condition(stack: NodeStack, text: str) -> State | None:

@@ -82,7 +82,7 @@ def _by_rows(image: str, rows: Rows) -> Fact:
         )
         if entry is not None:
             return fact(entry.row.range.partition(" ")[2], f"row `{entry.row}`")
-    return unknown(f"neither the pod nor the tag of {image or 'an image without a name'} states it")
+    return unknown("neither the pod nor the image's tag states it")
 
 
 def _package(image: str, requirements: tuple[str, ...]) -> Fact:

@@ -95,11 +95,13 @@ def board_entries(product: str, component: str, rows: Rows) -> Iterator[Entry]:
 
 
 def _judged(need: ImageNeed, host: Host, rows: Rows) -> Judgement:
-    for known, what in ((need.cuda, "the CUDA of the image"), (host.driver, "the driver")):
-        if not known.is_present or not dotted_versions.is_version(known.value):
-            why = known.unknown or f"{known} is no version"
-            return Judgement(verdict=Verdict.UNKNOWN, why=f"{what} is not known: {why}")
-    refusal = _architecture(need, host, rows)
+    # The GPU first: a driver that does not serve it runs no image, whatever that needs.
+    refusal = (
+        _missing(host.driver, "the driver")
+        or _driver_on_gpu(host, rows)
+        or _missing(need.cuda, "the CUDA of the image")
+        or _cuda_on_gpu(need, host, rows)
+    )
     if refusal is not None:
         return refusal
 
@@ -120,25 +122,40 @@ def _judged(need: ImageNeed, host: Host, rows: Rows) -> Judgement:
     return _forward(need, host, rows, needed=needed, offered=offered, floor=floor)
 
 
-def _architecture(need: ImageNeed, host: Host, rows: Rows) -> Judgement | None:
-    """A refusal where the GPU, its driver and the image's CUDA cannot go together."""
+def _missing(version: Fact, what: str) -> Judgement | None:
+    if version.is_present and dotted_versions.is_version(version.value):
+        return None
+    why = version.unknown or f"{version} is no version"
+    return Judgement(verdict=Verdict.UNKNOWN, why=f"{what} is not known: {why}")
+
+
+def _driver_on_gpu(host: Host, rows: Rows) -> Judgement | None:
+    """A refusal where the driver does not serve the GPU."""
     if not host.architecture.is_present:
         why = f"the architecture of the GPU is not known: {host.architecture.unknown}"
         return Judgement(verdict=Verdict.UNKNOWN, why=why)
     for name in host.architecture.value.split(" + "):
         drivers = rows.decides(Relation.SUPPORTS, GPU, "0", other=DRIVER, name=name)
-        cudas = rows.decides(Relation.SUPPORTS, GPU, "0", other=CUDA, name=name)
-        if drivers is None or cudas is None or drivers.others is None or cudas.others is None:
+        if drivers is None or drivers.others is None:
             return Judgement(verdict=Verdict.UNKNOWN, why=f"no row speaks of GPUs of {name}")
         if host.driver.value not in drivers.others:
             why = f"driver {host.driver} does not serve {name} GPUs"
             return Judgement(verdict=Verdict.NO, why=why, row=drivers.row)
-        if need.cuda.value not in cudas.others:
-            return _outside(need.cuda.value, name, cudas)
     for entry in board_entries(host.gpu.value, BOARD, rows):
         if entry.others is not None and host.driver.value not in entry.others:
             why = f"driver {host.driver} does not serve {host.gpu}"
             return Judgement(verdict=Verdict.NO, why=why, row=entry.row)
+    return None
+
+
+def _cuda_on_gpu(need: ImageNeed, host: Host, rows: Rows) -> Judgement | None:
+    """A refusal where the image's CUDA has no code for the GPU."""
+    for name in host.architecture.value.split(" + "):
+        cudas = rows.decides(Relation.SUPPORTS, GPU, "0", other=CUDA, name=name)
+        if cudas is None or cudas.others is None:
+            return Judgement(verdict=Verdict.UNKNOWN, why=f"no row says which CUDA {name} GPUs run")
+        if need.cuda.value not in cudas.others:
+            return _outside(need.cuda.value, name, cudas)
     return None
 
 

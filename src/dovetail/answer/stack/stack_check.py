@@ -283,6 +283,7 @@ def _images(
         for stack, before, after in zip(inventory.nodes, now, then, strict=True)
     }
     gpu_hosts = list(dict.fromkeys(hosts[stack.node] for stack in inventory.nodes if stack.has_gpu))
+    changes_driver = any(before.driver != after.driver for before, after in gpu_hosts)
     judge = _Judge(rows)
     groups: dict[tuple[object, ...], _Group] = {}
     for work in inventory.workloads:
@@ -291,15 +292,18 @@ def _images(
                 before, after = hosts[node]
                 pool = pool_of[node]
                 pair = (judge.verdict(work.need, before), judge.verdict(work.need, after))
+                is_asked = not has_target or before.driver != after.driver
             else:
                 pool = NO_NODE
+                is_asked = not has_target or changes_driver
                 pair = (
                     judge.best(work.need, [each[0] for each in gpu_hosts]),
                     judge.best(work.need, [each[1] for each in gpu_hosts]),
                 )
-            group = groups.setdefault((work.need, pool, pair), _Group(work.need, pool, pair))
+            key = (work.need, pool, pair, is_asked)
+            group = groups.setdefault(key, _Group(work.need, pool, pair, is_asked=is_asked))
             group.add(pods, f"{work.namespace}/{work.id}", node)
-    results = [group.result(has_target=has_target) for group in groups.values()]
+    results = [group.result() for group in groups.values()]
     return tuple(sorted(results, key=_image_order))
 
 
@@ -327,8 +331,11 @@ class _Judge:
 class _Group:
     """Pods of one image in one pool that are judged alike."""
 
-    def __init__(self, need: ImageNeed, pool: str, pair: tuple[Judgement, Judgement]) -> None:
+    def __init__(
+        self, need: ImageNeed, pool: str, pair: tuple[Judgement, Judgement], *, is_asked: bool
+    ) -> None:
         self._need = need
+        self._is_asked = is_asked  # whether the upgrade changes what it runs on
         self._pool = pool
         self._now, self._then = pair
         self._pods = 0
@@ -341,9 +348,8 @@ class _Group:
         if node:
             self._nodes[node] = None
 
-    def result(self, *, has_target: bool) -> ImageResult:
+    def result(self) -> ImageResult:
         verdict = self._then.verdict
-        is_asked = not has_target or self._now != self._then
         return ImageResult(
             image=self._need.image,
             cuda=self._need.cuda,
@@ -353,7 +359,7 @@ class _Group:
             nodes=tuple(sorted(self._nodes)),
             now=self._now,
             then=self._then,
-            counts=verdict is Verdict.NO or (verdict is Verdict.UNKNOWN and is_asked),
+            counts=verdict is Verdict.NO or (verdict is Verdict.UNKNOWN and self._is_asked),
         )
 
 

@@ -43,7 +43,7 @@ class UnknownFact(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     fact: str
     count: int
-    of: str  # nodes | workloads
+    of: str  # nodes | workloads | cluster
     why: str
     example: str
 
@@ -125,23 +125,21 @@ def _unknown(
     counts: Counter[tuple[str, str, str]] = Counter()
     examples: dict[tuple[str, str, str], str] = {}
 
-    def count(name: str, of: str, value: Fact, example: str, why: str = "") -> None:
+    def count(name: str, of: str, value: Fact, example: str) -> None:
         if value.is_known:
             return
-        key = (name, of, why or value.unknown)
+        key = (name, of, value.unknown)
         counts[key] += 1
         examples.setdefault(key, example)
 
-    count("kubernetes", "clusters", kubernetes, "")
-    count("operator", "clusters", operator, "")
+    count("kubernetes", "cluster", kubernetes, "")
+    count("operator", "cluster", operator, "")
     for stack in stacks:
         for name, value in stack.facts().items():
             count(name.replace("_", " "), "nodes", value, stack.node)
     for each in work:
         example = f"{each.namespace}/{each.id}: {each.need.image}"
-        count(
-            "cuda", "workloads", each.need.cuda, example, "neither pod nor tag of the image says it"
-        )
+        count("cuda", "workloads", each.need.cuda, example)
     return tuple(
         UnknownFact(fact=name, count=number, of=of, why=why, example=examples[name, of, why])
         for (name, of, why), number in sorted(counts.items(), key=lambda item: (-item[1], item[0]))

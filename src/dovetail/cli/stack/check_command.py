@@ -79,4 +79,6 @@ def _write(answer: stack_check.StackCheck, form: str, cluster: str) -> None:
             output.write_table(check_table.lines(answer, is_wide=form == "wide"))
             cluster_option.say_cluster(cluster)
             if form == "table":
-                cluster_option.next_step("stack check -o wide")
+                words = ",".join(f"{part}={version}" for part, version in answer.target.items())
+                target = f" --to {words}" if words else ""
+                cluster_option.next_step(f"stack check{target} -o wide")

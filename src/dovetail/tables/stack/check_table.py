@@ -31,6 +31,27 @@ class Section(NamedTuple):
     state: int = -1
 
 
+class _Citations:
+    """The rows that the tables cite, numbered in the order of their first use."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Row, int] = {}
+
+    def number(self, row: Row | None) -> str:
+        """How a table cites a row."""
+        if row is None:
+            return "-"
+        return str(self._numbers.setdefault(row, len(self._numbers) + 1))
+
+    def section(self) -> Section:
+        """The rows themselves."""
+        rows = [
+            [str(number), str(row), row.source, row.date, row.confidence, row.note]
+            for row, number in self._numbers.items()
+        ]
+        return Section("Rows", ("row", "says", "source", "date", "confidence", "note"), rows)
+
+
 def verdict_line(check: StackCheck) -> str:
     """The answer in one sentence, numbers first."""
     target = ", ".join(f"{part} {version}" for part, version in check.target.items())
@@ -47,15 +68,16 @@ def verdict_line(check: StackCheck) -> str:
 
 
 def sections(check: StackCheck, *, is_wide: bool) -> list[Section]:
-    """All tables; wide: findings that are fine, and every node, too."""
+    """All tables; wide: images that run natively, findings that are fine, and every node, too."""
+    cited = _Citations()
     parts = [
         _pools(check),
-        _images(check, is_wide=is_wide),
-        _chain(check, is_wide=is_wide),
-        _endings(check),
+        _images(check, cited, is_wide=is_wide),
+        _chain(check, cited, is_wide=is_wide),
+        _endings(check, cited),
         *([_nodes(check)] if is_wide else []),
-        _rows(check),
     ]
+    parts.append(cited.section())  # last: the others cite
     return [part for part in parts if part.rows]
 
 
@@ -88,7 +110,7 @@ def _change(now: Sequence[str], then: Sequence[str]) -> str:
     return before if before == after else f"{before} -> {after}"
 
 
-def _images(check: StackCheck, *, is_wide: bool) -> Section:
+def _images(check: StackCheck, cited: _Citations, *, is_wide: bool) -> Section:
     shown = [image for image in check.images if is_wide or not _is_plain(image)]
     headers = ("image", "cuda", "pool", "pods", "now", "then", "why", "row")
     rows = [
@@ -100,7 +122,7 @@ def _images(check: StackCheck, *, is_wide: bool) -> Section:
             image.now.verdict.value,
             image.then.verdict.value,
             _why(image),
-            _number(check, image.then.row),
+            cited.number(image.then.row),
         ]
         for image in shown
     ]
@@ -108,23 +130,22 @@ def _images(check: StackCheck, *, is_wide: bool) -> Section:
 
 
 def _is_plain(image: ImageResult) -> bool:
-    """Whether there is nothing to say: it runs natively, before and after."""
-    verdicts = (image.now.verdict, image.then.verdict)
-    return verdicts == (Verdict.NATIVE, Verdict.NATIVE) and not image.then.notes
+    """Whether there is nothing to say: it will run natively."""
+    return image.then.verdict is Verdict.NATIVE and not image.then.notes
 
 
 def _why(image: ImageResult) -> str:
     return "; ".join((image.then.why, *image.then.notes))
 
 
-def _chain(check: StackCheck, *, is_wide: bool) -> Section:
+def _chain(check: StackCheck, cited: _Citations, *, is_wide: bool) -> Section:
     shown = [link for link in check.chain if is_wide or link.finding.state is not State.OK]
     headers = ("parts", "nodes", "verdict", "since", "why", "row")
-    rows = [_link(check, link) for link in shown]
+    rows = [_link(link, cited) for link in shown]
     return Section("The chain from Kubernetes to the GPU", headers, rows, headers.index("verdict"))
 
 
-def _link(check: StackCheck, link: ChainResult) -> list[str]:
+def _link(link: ChainResult, cited: _Citations) -> list[str]:
     finding = link.finding
     return [
         finding.parts,
@@ -132,11 +153,11 @@ def _link(check: StackCheck, link: ChainResult) -> list[str]:
         finding.state.value,
         "upgrade" if link.is_new else "today",
         finding.why,
-        _number(check, finding.row),
+        cited.number(finding.row),
     ]
 
 
-def _endings(check: StackCheck) -> Section:
+def _endings(check: StackCheck, cited: _Citations) -> Section:
     headers = ("part", "version", "nodes", "support", "ends", "row")
     rows = [
         [
@@ -145,7 +166,7 @@ def _endings(check: StackCheck) -> Section:
             str(ending.nodes),
             ending.support.value,
             _end(ending),
-            _number(check, ending.row),
+            cited.number(ending.row),
         ]
         for ending in check.endings
     ]
@@ -166,25 +187,3 @@ def _nodes(check: StackCheck) -> Section:
         for node in check.nodes
     ]
     return Section("Nodes", ("node", "pool", "verdict", "why"), rows, 2)
-
-
-def _rows(check: StackCheck) -> Section:
-    """The rows that decided, numbered as the tables above cite them."""
-    rows = [
-        [str(number), str(row), row.source, row.date, row.confidence, row.note]
-        for number, row in enumerate(_cited(check), start=1)
-    ]
-    return Section("Rows", ("row", "says", "source", "date", "confidence", "note"), rows)
-
-
-def _cited(check: StackCheck) -> list[Row]:
-    rows = [
-        *(image.then.row for image in check.images),
-        *(link.finding.row for link in check.chain),
-        *(ending.row for ending in check.endings),
-    ]
-    return list(dict.fromkeys(row for row in rows if row is not None))
-
-
-def _number(check: StackCheck, row: Row | None) -> str:
-    return str(_cited(check).index(row) + 1) if row is not None else "-"

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from dovetail.answer.stack.gpu_work import GpuWorkload
+from dovetail.answer.stack.image_needs import ImageNeed
 from dovetail.answer.stack.node_stack import NodeStack
 from dovetail.answer.stack.stack_facts import Fact
-from dovetail.answer.stack.stack_inventory import Inventory
+from dovetail.answer.stack.stack_inventory import Inventory, UnknownFact
 from dovetail.tables import text
 
 NODE_HEADERS = (
@@ -30,15 +31,16 @@ NODE_HEADERS = (
     "dra driver",
 )
 WORK_HEADERS = ("namespace", "workload", "container", "pods", "cuda", "known by", "image")
+IMAGE_HEADERS = ("image", "cuda", "known by", "pods", "workloads")
 
 
 def lines(inventory: Inventory, *, is_wide: bool) -> list[str]:
-    """The whole inventory; wide: every node by itself."""
+    """The whole inventory; wide: every node and every workload by itself."""
     parts = [
         _summary(inventory),
         _nodes(inventory.nodes, is_wide=is_wide),
         _objects(inventory),
-        _work(inventory.workloads),
+        _work(inventory.workloads) if is_wide else _images(inventory.workloads),
         _unknown(inventory),
         _differences(inventory.nodes),
         [f"not read: {problem}" for problem in inventory.problems],
@@ -135,11 +137,35 @@ def _work(workloads: Sequence[GpuWorkload]) -> list[str]:
     return text.table(WORK_HEADERS, rows)
 
 
+def _images(workloads: Sequence[GpuWorkload]) -> list[str]:
+    """One row per image and need, most pods first."""
+    if not workloads:
+        return ["no work uses GPUs"]
+    by_need: dict[ImageNeed, list[GpuWorkload]] = {}
+    for each in workloads:
+        by_need.setdefault(each.need, []).append(each)
+    rows = []
+    for need, members in sorted(by_need.items(), key=_most_pods):
+        first = f"{members[0].namespace}/{members[0].id}"
+        named = first if len(members) == 1 else f"{len(members)} ({first}, ...)"
+        pods = sum(each.pods for each in members)
+        known_by = need.cuda.source or need.cuda.unknown
+        rows.append([need.image, str(need.cuda), known_by, str(pods), named])
+    return text.table(IMAGE_HEADERS, rows)
+
+
+def _most_pods(item: tuple[ImageNeed, list[GpuWorkload]]) -> tuple[int, str]:
+    need, members = item
+    return -sum(each.pods for each in members), need.image
+
+
 def _unknown(inventory: Inventory) -> list[str]:
-    rows = [
-        [each.fact, f"{each.count} {each.of}", each.why, each.example] for each in inventory.unknown
-    ]
+    rows = [[each.fact, _of(each), each.why, each.example] for each in inventory.unknown]
     return text.table(("unknown", "of", "why", "such as"), rows) if rows else []
+
+
+def _of(each: UnknownFact) -> str:
+    return f"the {each.of}" if each.of == "cluster" else f"{each.count} {each.of}"
 
 
 def _differences(nodes: Sequence[NodeStack]) -> list[str]:
