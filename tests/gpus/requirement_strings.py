@@ -4,12 +4,32 @@ from __future__ import annotations
 
 from typing import Final
 
-_BRANDS: Final = (
-    "unknown grid tesla nvidia quadro quadrortx nvidiartx vapps vpc vcs vws cloudgaming".split()
-)
-_OLDER_BRANDS: Final = (
-    "tesla unknown nvidia nvidiartx geforce geforcertx quadro quadrortx titan titanrtx".split()
-)
+_BRANDS: Final = [
+    "unknown",
+    "grid",
+    "tesla",
+    "nvidia",
+    "quadro",
+    "quadrortx",
+    "nvidiartx",
+    "vapps",
+    "vpc",
+    "vcs",
+    "vws",
+    "cloudgaming",
+]
+_OLDER_BRANDS: Final = [
+    "tesla",
+    "unknown",
+    "nvidia",
+    "nvidiartx",
+    "geforce",
+    "geforcertx",
+    "quadro",
+    "quadrortx",
+    "titan",
+    "titanrtx",
+]
 
 
 def _text(cuda: str, branches: tuple[int, ...], brands: list[str]) -> str:

@@ -30,7 +30,20 @@ from dovetail.quantity import dotted_versions
 
 # Brands for which NVIDIA's forward-compatibility packages are meant, as public CUDA images list them.
 PACKAGE_BRANDS: Final = frozenset(
-    "unknown grid tesla nvidia quadro quadrortx nvidiartx vapps vpc vcs vws cloudgaming".split()
+    [
+        "unknown",
+        "grid",
+        "tesla",
+        "nvidia",
+        "quadro",
+        "quadrortx",
+        "nvidiartx",
+        "vapps",
+        "vpc",
+        "vcs",
+        "vws",
+        "cloudgaming",
+    ]
 )
 
 

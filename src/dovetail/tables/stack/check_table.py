@@ -55,7 +55,7 @@ class _Citations:
 def verdict_line(check: StackCheck) -> str:
     """The answer in one sentence, numbers first."""
     target = ", ".join(f"{part} {version}" for part, version in check.target.items())
-    nodes = {outcome: 0 for outcome in Outcome}
+    nodes = dict.fromkeys(Outcome, 0)
     for node in check.nodes:
         nodes[node.outcome] += 1
     broken = [image for image in check.images if image.breaks]
