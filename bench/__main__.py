@@ -28,6 +28,7 @@ from bench import (
     partitions,
     right_size,
     selectors,
+    stack,
     tenures,
     turns,
     what_if,
@@ -66,6 +67,8 @@ def main(names: list[str]) -> int:
         return capacity.main(names[1:])
     if names[:1] == ["what-if"]:
         return what_if.main(names[1:])
+    if names[:1] == ["stack"]:
+        return stack.main(names[1:])
     if names[:1] == ["right-size"]:
         return right_size.main(names[1:])
     if names[:1] == ["dashboard"]:
@@ -91,6 +94,7 @@ def main(names: list[str]) -> int:
             "live-variants",
             "node-agent",
             "right-size",
+            "stack",
             "exporter",
             "dashboard",
             "dashboard-answers",

@@ -72,7 +72,7 @@ COMMANDS = {
     ),
     "stack": (
         "dovetail.cli.stack.stack_group:group",
-        "Show the GPU stack from Kubernetes to CUDA, and check an upgrade.",
+        "Show the GPU stack of nodes and work; check an upgrade.",
     ),
     "run": (
         "dovetail.cli.work.run:command",

@@ -63,7 +63,7 @@ def verdict_line(check: StackCheck) -> str:
     return (
         f"{WORDS[check.outcome]} ({target or 'as it is today'}): {len(check.nodes)} nodes:"
         f" {nodes[Outcome.GO]} go, {nodes[Outcome.UNKNOWN]} cannot tell, {nodes[Outcome.NO]} no;"
-        f" {pods} pods would stop working"
+        f" {pods} {'pod' if pods == 1 else 'pods'} would stop working"
     )
 
 
