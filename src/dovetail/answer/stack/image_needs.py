@@ -76,7 +76,7 @@ def _by_rows(image: str, rows: Rows) -> Fact:
     repository, tag = image_tags.reference(image)
     month = _TAG_NUMBERS.match(tag)
     path = "/".join(repository.split("/")[-2:])
-    if month is not None:
+    if month is not None and dotted_versions.is_version(month["version"]):
         entry = rows.decides(
             Relation.CONTAINS, IMAGE, month["version"], other=CUDA, name=path.lower()
         )

@@ -240,7 +240,8 @@ def properties(host: Host, cuda: str) -> dict[str, str | None]:
     return {
         image_requirements.CUDA: cuda or None,
         image_requirements.DRIVER: driver,
-        image_requirements.ARCH: host.compute.value or None,
+        # A node with several kinds of GPUs has no single answer.
+        image_requirements.ARCH: None if " " in host.compute.value else host.compute.value or None,
         image_requirements.BRAND: host.brand.value or None,
     }
 

@@ -279,7 +279,8 @@ def _driver_loaded(labels: Mapping[str, str], values: Mapping[str, tuple[str, ..
         return unknown(f"its slices say {' and '.join(sorted(published))}")
     if not published:
         return fact(label, by_label) if label else unknown(f"no slice, and no {by_label}")
-    if not label or not dotted_versions.is_version(label):
+    are_versions = all(map(dotted_versions.is_version, (label, published[0])))
+    if not label or not are_versions:
         return fact(published[0], f"{by_slice} of its slices")
     if dotted_versions.compare(label, published[0]) == 0:
         return fact(label, f"{by_label}, {by_slice}")  # a slice cannot spell leading zeros
