@@ -50,7 +50,7 @@ def test_nonsense_everywhere_is_unknown_rather_than_an_error(text: str) -> None:
             "devices": [{"name": "gpu-0", "attributes": attributes}],
         },
     }
-    env = {name: text for name in ("CUDA_VERSION", "NVIDIA_REQUIRE_CUDA", "NVIDIA_REQUIRE_X")}
+    env = dict.fromkeys(("CUDA_VERSION", "NVIDIA_REQUIRE_CUDA", "NVIDIA_REQUIRE_X"), text)
     trees = [
         node,
         published,
