@@ -176,6 +176,13 @@ def test_a_pre_installed_driver_is_a_matter_of_the_node_image() -> None:
     assert warnings == ["driver 580.178.04 on a pre-installed node"]
 
 
+def test_a_version_that_is_assumed_is_a_warning() -> None:
+    check = fleets.check(fleets.node("cpu-0", None), server="")
+    states = {each.finding.parts: each.finding.state for each in check.chain}
+    assert states["kubernetes 1.34.3"] is State.WARNING
+    assert states["kubernetes 1.34.3 with containerd 1.7.28"] is State.OK
+
+
 def test_ends_of_life_by_day() -> None:
     check = fleets.check(fleets.node("h100-0"), to="driver=595.91.07")
     endings = {each.component: (each.support.value, each.days) for each in check.endings}

@@ -37,6 +37,7 @@ from dovetail.answer.stack.stack_inventory import Inventory
 from dovetail.quantity import dotted_versions
 
 NO_NODE: Final = "(no node yet)"  # the pool of pods that wait
+FROM_KUBELET: Final = "the newest kubelet; the API server may be newer"
 TARGET: Final = "--to"  # the source of versions that the upgrade brings
 MOST_WORKLOADS: Final = 5  # named with an image
 NOT_THERE_YET: Final = unknown("the driver is not loaded yet")
@@ -156,7 +157,7 @@ def _server(inventory: Inventory) -> Fact:
     if not kubelets:
         return inventory.kubernetes
     newest = max(kubelets, key=dotted_versions.parse).removeprefix("v")
-    return fact(newest, "the newest kubelet; the API server may be newer")
+    return fact(newest, FROM_KUBELET)
 
 
 def _versions(
@@ -209,15 +210,14 @@ def _chain(
     nodes_of: dict[tuple[bool, Finding], list[str]] = {}
     judged: dict[tuple[object, ...], list[tuple[bool, Finding]]] = {}
     for stack, before, after in zip(stacks, now, then, strict=True):
-        key = stack.signature()
+        key = (*stack.signature(), stack.driver_desired.source)  # who brings the driver counts, too
         findings = judged.get(key)
         if findings is None:
             today = set(chain_findings.of_node(stack, before, before, rows))
             upgraded = dict.fromkeys(chain_findings.of_node(stack, after, before, rows))
             findings = [(finding not in today, finding) for finding in upgraded]
-            pre_installed = _pre_installed(stack, before, after)
-            if pre_installed is not None:
-                findings.append((True, pre_installed))
+            findings += [(True, each) for each in _pre_installed(stack, before, after)]
+            findings += [(False, each) for each in _assumed_server(after)]
             judged[key] = findings
         for each in findings:
             nodes_of.setdefault(each, []).append(stack.node)
@@ -246,14 +246,22 @@ def _counts(state: State, *, is_new: bool, has_target: bool) -> bool:
 
 def _pre_installed(
     stack: NodeStack, before: Mapping[str, Fact], after: Mapping[str, Fact]
-) -> Finding | None:
+) -> list[Finding]:
     is_managed_elsewhere = (
         stack.driver_desired.value == NONE and DEPLOY_DRIVER in stack.driver_desired.source
     )
     if not is_managed_elsewhere or before[DRIVER] == after[DRIVER]:
-        return None
+        return []
     why = "the node's own image brings the driver: replace the pool's image, no operator changes it"
-    return Finding(f"driver {after[DRIVER]} on a {PRE_INSTALLED} node", State.WARNING, why)
+    return [Finding(f"driver {after[DRIVER]} on a {PRE_INSTALLED} node", State.WARNING, why)]
+
+
+def _assumed_server(versions: Mapping[str, Fact]) -> list[Finding]:
+    server = versions[KUBERNETES]
+    if server.source != FROM_KUBELET:
+        return []
+    why = f"nothing states the version of the API server; taken for it: {FROM_KUBELET}"
+    return [Finding(f"kubernetes {server}", State.WARNING, why)]
 
 
 def _host(stack: NodeStack, before: Mapping[str, Fact], after: Mapping[str, Fact]) -> Host:
