@@ -73,6 +73,8 @@ LEFT_OUT = """
     networkData.interfaceName networkData.ips networkData.hardwareAddress ports.name ephemeral.volumeClaimTemplate
     claimRef.fieldPath schedulingPolicy.basic spec.disruptionMode .note .reportingInstance deprecatedSource.host
     spec.gang promise.cause
+    driver.version toolkit.version devicePlugin.version migManager.version draDriver.version spec.version mig.strategy
+    spec.driverType spec.kernelModuleType status.state
 """
 
 

@@ -1,7 +1,8 @@
 """Builds NVIDIA's node programs once and prints where they are, one directory per line.
 
 Given the pins in the folders beside it and a Go toolchain with a C compiler: the DRA driver, the device plugin with
-GPU Feature Discovery, and the container toolkit, all or those that the arguments name. Their sources are unmodified.
+GPU Feature Discovery, the container toolkit, and a few lines around what the toolkit decides about NVIDIA_REQUIRE_*;
+all, or those that the arguments name. NVIDIA's sources are unmodified.
 Exit codes: 0 printed, 1 build failed, 2 unknown program group, 3 no Go.
 """
 
@@ -21,6 +22,7 @@ from dovetail.devcluster import go_build  # noqa: E402
 DRA_DRIVER: Final = "dra"
 DEVICE_PLUGIN: Final = "plugin"
 TOOLKIT: Final = "toolkit"
+REQUIREMENTS: Final = "requirements"
 
 USAGE: Final = 2
 
@@ -31,12 +33,14 @@ _TITLES: Final[Mapping[str, str]] = {
     DRA_DRIVER: "NVIDIA's DRA driver",
     DEVICE_PLUGIN: "NVIDIA's device plugin",
     TOOLKIT: "NVIDIA's container toolkit",
+    REQUIREMENTS: "NVIDIA's image requirements",
 }
 GROUPS: Final = tuple(_TITLES)
 _PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
     DRA_DRIVER: ("gpu-kubelet-plugin",),
     DEVICE_PLUGIN: ("gpu-feature-discovery", "nvidia-device-plugin"),
     TOOLKIT: ("nvidia-cdi-hook", "nvidia-ctk"),
+    REQUIREMENTS: ("requirements",),
 }
 
 
@@ -47,9 +51,10 @@ def recipe(group: str) -> go_build.Recipe:
         name=f"nvidia-{group}",
         title=_TITLES[group],
         directory=directory,
-        sources=(directory / "go.mod", directory / "go.sum"),
+        sources=(directory / "go.mod", directory / "go.sum", *sorted(directory.glob("*.go"))),
         programs=_PROGRAMS[group],
-        package="tool",  # what go.mod lists under `tool`
+        # The folders without a source of ours list programs under `tool` in go.mod.
+        package="." if group == REQUIREMENTS else "tool",
         link_flags=_LINK_FLAGS,
     )
 

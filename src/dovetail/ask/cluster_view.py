@@ -35,6 +35,7 @@ class View(msgspec.Struct, frozen=True):
     is_snapshot: bool = False
     unreadable: tuple[str, ...] = ()  # objects that were left out, and why
     duplicates: tuple[str, ...] = ()  # objects that a snapshot has twice
+    server_version: str = ""  # of the API server, where a snapshot recorded it
 
     @property
     def is_ours(self) -> bool:
@@ -78,6 +79,7 @@ def of_snapshot(saved: any_snapshot.Snapshot) -> View:
         is_snapshot=True,
         unreadable=tuple(saved.problems),
         duplicates=tuple(saved.duplicates),
+        server_version=saved.server_version,
     )
 
 

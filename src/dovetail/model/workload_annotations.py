@@ -38,6 +38,7 @@ TOPOLOGY_SPREAD: Final = "dovetail.dev/topology-spread"
 MAY_EVICT_AFTER: Final = "dovetail.dev/may-evict-after"
 STALE_GRACE: Final = "dovetail.dev/stale-grace"
 WHEN_EVICTED: Final = "dovetail.dev/when-evicted"
+CUDA: Final = "dovetail.dev/cuda"  # the CUDA that the images of a pod need
 
 # Kueue, KEP-2724 and its labels reference; KAI, its pod grouper's constants.
 KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
@@ -307,6 +308,7 @@ _KNOWN_KEYS: Final = frozenset(
         MAY_EVICT_AFTER,
         STALE_GRACE,
         WHEN_EVICTED,
+        CUDA,
         f"{PREFIX}gang",  # these two are read from pods: model/gangs
         f"{PREFIX}gang-group",
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dovetail.kubetypes import registry
+from dovetail.kubetypes import gpu_stack_kinds, registry
 from dovetail.kubetypes.core import pod_limits, resource_quotas
 from dovetail.kubetypes.workloads import kueue_workloads
 
@@ -49,7 +49,8 @@ KUEUE_WORKLOAD: Final = registry.Kind(
 )
 
 OWNERS: Final = (*registry.OWNERS, *registry.PARENTS)  # gangs are derived from them
-# The World is not made of these; they say why an API server, a quota or a scheduler holds a pod back.
+# The World is not made of these; they say why an API server, a quota or a scheduler holds a pod back, and how GPU nodes
+# were set up.
 EXPLAINING: Final = (
     registry.EVENT,
     registry.INTENT,
@@ -58,9 +59,11 @@ EXPLAINING: Final = (
     PRIORITY_CLASS,
     registry.BUDGET,
     KUEUE_WORKLOAD,
+    *gpu_stack_kinds.ALL,
 )
-# A cluster that is loaded has no use for these: a scheduler would act on what another one intended.
-NOT_LOADED: Final = (registry.INTENT, KUEUE_WORKLOAD)
+# A cluster that is loaded has no use for these: a scheduler would act on what another one intended, and DaemonSets
+# would create pods again.
+NOT_LOADED: Final = (registry.INTENT, KUEUE_WORKLOAD, *gpu_stack_kinds.ALL)
 _FRAME: Final = (registry.NAMESPACE, *registry.OURS)
 # In the order a reader wants them: machines and workloads first, the frame around them last.
 KINDS: Final = (

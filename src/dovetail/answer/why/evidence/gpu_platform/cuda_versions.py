@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from dovetail.answer.why.evidence.sources import fields, quoting
 from dovetail.answer.why.evidence.sources.fields import Tree
+from dovetail.gpus import image_tags
 
 Version = tuple[int, int]
 
@@ -23,9 +24,6 @@ _OLD_RUNTIME: Final = "nvidia.com/cuda.runtime"
 
 _REQUIRED: Final = re.compile(r"cuda\s*>=\s*(?P<major>\d{1,3})\.(?P<minor>\d{1,3})")
 _VERSION: Final = re.compile(r"(?P<major>\d{1,3})\.(?P<minor>\d{1,3})(?:\.\d+)*")
-_IN_TAG: Final = re.compile(r"cuda[-_]?(?P<major>\d{1,3})\.(?P<minor>\d{1,3})")
-_SHORT_IN_TAG: Final = re.compile(r"(?:^|[-_.+])cu(?P<major>1[0-9])(?P<minor>\d)(?:$|[-_.+])")
-_CUDA_IMAGE: Final = re.compile(r"(?:^|/)cuda$")
 
 
 class Needed(NamedTuple):
@@ -52,7 +50,8 @@ def needed(container: Tree) -> Needed | None:
         return Needed(_pair(match), "NVIDIA_REQUIRE_CUDA")
     if match := _VERSION.match(environment.get("CUDA_VERSION", "")[:64]):
         return Needed(_pair(match), "CUDA_VERSION")
-    return _of_tag(fields.text_at(container, "image")[:512])
+    stated = image_tags.stated_cuda(fields.text_at(container, "image"))
+    return Needed(stated, "its tag") if stated is not None else None
 
 
 def offered(labels: Mapping[str, str]) -> Offered:
@@ -94,17 +93,6 @@ def compared(need: Needed | None, have: Offered) -> str:
 def is_newer_than_driver(need: Needed | None, have: Offered) -> bool:
     """Whether the image is of a newer CUDA than the driver offers."""
     return need is not None and have.cuda is not None and need.version > have.cuda
-
-
-def _of_tag(image: str) -> Needed | None:
-    name, _, tag = image.partition("@")[0].rpartition(":")
-    if not name or "/" in tag:
-        return None
-    if match := _IN_TAG.search(tag) or _SHORT_IN_TAG.search(tag):
-        return Needed(_pair(match), "its tag")
-    if _CUDA_IMAGE.search(name) and (match := _VERSION.match(tag)):
-        return Needed(_pair(match), "its tag")
-    return None
 
 
 def _pair(match: re.Match[str]) -> Version:

@@ -1,0 +1,1 @@
+"""The compatibility rows that are shipped, as files: see docs/reference/stack.md."""

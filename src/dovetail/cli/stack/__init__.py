@@ -1,0 +1,1 @@
+"""Commands about the GPU stack: what runs, and what an upgrade would do."""

@@ -1,0 +1,44 @@
+"""`dovetail stack`: the group. Without a command it shows the inventory."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from dovetail.cli import lazy
+
+INVENTORY: Final = "inventory"
+# A new command is one line here and one module beside this.
+COMMANDS: Final = {
+    INVENTORY: (
+        "dovetail.cli.stack.inventory_command:command",
+        "Show what every node and workload runs. [default]",
+    ),
+    "check": (
+        "dovetail.cli.stack.check_command:command",
+        "Say what an upgrade would break, before it starts.",
+    ),
+}
+
+
+class StackGroup(lazy.LazyGroup):
+    """The commands; options without a command are those of the inventory."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Puts the inventory's name before what names no command."""
+        is_help = bool(args) and args[0] in ctx.help_option_names
+        is_command = bool(args) and not args[0].startswith("-")
+        if not is_help and not is_command:
+            args = [INVENTORY, *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=StackGroup, name="stack", places=dict(COMMANDS), hints={})
+def group() -> None:
+    """Show the GPU stack from Kubernetes to CUDA, and check an upgrade of it.
+
+    \b
+    dovetail stack                                   what runs, and what is not known
+    dovetail stack check --to driver=595.91.07       what that driver would break
+    """
