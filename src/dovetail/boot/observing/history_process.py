@@ -29,6 +29,7 @@ from dovetail.live.cycle import restarts
 from dovetail.live.election import leader_election
 from dovetail.live.informer import informer
 from dovetail.model.accounting.records import Millis, Records
+from dovetail.ports import clock as clock_port
 from dovetail.ports import usage_source
 from dovetail.telemetry import metrics
 from dovetail.world import events
@@ -69,9 +70,16 @@ class Settings(NamedTuple):
 class HistoryProcess:
     """The recorder as a process."""
 
-    def __init__(self, connection: client_config.Connection, settings: Settings) -> None:
+    def __init__(
+        self,
+        connection: client_config.Connection,
+        settings: Settings,
+        *,
+        clock: clock_port.Clock | None = None,
+    ) -> None:
+        """Every time that is recorded, and every pause, is the clock's: the system's, unless another is given."""
         self.settings = settings
-        self.clock = clocks.SystemClock()
+        self.clock = clock or clocks.SystemClock()
         self.metrics = metrics.Metrics()
         self.is_recording = False
         self._transport = transport.Transport(
@@ -248,7 +256,8 @@ class _Tenure:
         """Stores what is pending. It stays pending if that fails: storing it twice changes nothing."""
         for outage in self._outages.take():
             self._pending.append(self._recorder.note_gap(outage, "the API server was not watched"))
-        is_due = self._clock.monotonic() - self._confirmed_at >= CONFIRM_SECONDS
+        began = self._clock.monotonic()  # before the time that is stored: writing it takes a while
+        is_due = began - self._confirmed_at >= CONFIRM_SECONDS
         if not self._pending and not is_due:
             return
         batches = len(self._pending)
@@ -269,7 +278,7 @@ class _Tenure:
             await self._reopen()
             return
         del self._pending[:batches]
-        self._confirmed_at = self._clock.monotonic()
+        self._confirmed_at = began
 
     async def _reopen(self) -> None:
         """A connection that was lost is made again."""
