@@ -24,6 +24,7 @@ from bench import (
     live,
     live_variants,
     node_agent,
+    node_agent_metrics,
     objects,
     partitions,
     right_size,
@@ -47,6 +48,10 @@ BENCHES: dict[str, Callable[[upstream.Oracle], dict[str, Any]]] = {
     "mig-starvation": partitions.starvation,
     "world-memory": fleet_memory.sizes,
     "ties": constraints.ties,
+}
+ON_A_NODE: dict[str, Callable[[], int]] = {
+    "node-agent": node_agent.main,
+    "node-agent-metrics": node_agent_metrics.main,
 }
 
 
@@ -76,8 +81,8 @@ def main(names: list[str]) -> int:
         return dashboard_pages.main(names[1:])
     if names[:1] == ["exporter"]:
         return exporter.main(names[1:])
-    if names == ["node-agent"]:
-        return node_agent.main()
+    if len(names) == 1 and names[0] in ON_A_NODE:
+        return ON_A_NODE[names[0]]()
     if names == ["live-variants"]:
         return live_variants.main()
     unknown = [name for name in names if name not in BENCHES]
@@ -90,6 +95,7 @@ def main(names: list[str]) -> int:
             "live",
             "live-variants",
             "node-agent",
+            "node-agent-metrics",
             "right-size",
             "exporter",
             "dashboard",

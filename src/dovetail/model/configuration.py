@@ -345,7 +345,7 @@ class PrometheusSource(
     url: Annotated[
         str,
         Meta(
-            description="address such as `http://prometheus.monitoring:9090`; empty: devices are not measured"
+            description="address such as `http://prometheus.monitoring:9090`; empty: none is asked"
         ),
     ] = ""
     token_file: Annotated[
