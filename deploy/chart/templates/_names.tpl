@@ -119,7 +119,7 @@ kaiShares:
 metrics:
   nodeAgents:
     service: {{ .Release.Namespace }}/{{ include "dovetail.nodeAgent" . }}
-    tokenFile: /var/run/dovetail/metrics/token
+    tokenFile: /etc/dovetail-metrics/token
 {{- end }}
 {{- end }}
 
