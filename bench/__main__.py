@@ -24,6 +24,7 @@ from bench import (
     live,
     live_variants,
     node_agent,
+    node_agent_metrics,
     objects,
     partitions,
     right_size,
@@ -65,19 +66,23 @@ WITH_OPTIONS: dict[str, Callable[[list[str]], int]] = {
     "dashboard-pages": dashboard_pages.main,
     "exporter": exporter.main,
 }
+ON_A_NODE: dict[str, Callable[[], int]] = {
+    "node-agent": node_agent.main,
+    "node-agent-metrics": node_agent_metrics.main,
+}
 
 
 def main(names: list[str]) -> int:
     """The named benchmarks, or all of them and the live one last."""
     if names and names[0] in WITH_OPTIONS:
         return WITH_OPTIONS[names[0]](names[1:])
-    if names == ["node-agent"]:
-        return node_agent.main()
+    if len(names) == 1 and names[0] in ON_A_NODE:
+        return ON_A_NODE[names[0]]()
     if names == ["live-variants"]:
         return live_variants.main()
     unknown = [name for name in names if name not in BENCHES]
     if unknown:
-        known = [*BENCHES, *WITH_OPTIONS, "live-variants", "node-agent"]
+        known = [*BENCHES, *WITH_OPTIONS, *ON_A_NODE, "live-variants"]
         print(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}", file=sys.stderr)
         return 2
     with upstream.start() as oracle:

@@ -18,6 +18,7 @@ EVERYTHING = (
     "monitoring.rules.enabled=true",
     "monitoring.dashboards.enabled=true",
     "nodeAgent.metricsPort=9400",
+    "nodeAgent.idleMetrics=true",
     "metrics.readers=[{namespace: monitoring, name: prometheus}]",
     "keepGeneralPodsOff.enabled=true",
     "nodeAgent.enabled=true",

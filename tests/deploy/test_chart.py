@@ -309,6 +309,44 @@ def test_observers_are_off_unless_wanted(part: str) -> None:
     assert not any(part in name for name in names)
 
 
+def test_the_scheduler_reads_agents_with_a_token_that_opens_nothing_else() -> None:
+    settings = (
+        "nodeAgent.enabled=true",
+        "nodeAgent.metricsPort=9400",
+        "nodeAgent.idleMetrics=true",
+    )
+    items = {(item["kind"], item["metadata"]["name"]): item for item in build.objects(*settings)}
+    name = "dovetail-agent-metrics"
+    rules = items["ClusterRole", name]["rules"]
+    assert rules == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    (subject,) = items["ClusterRoleBinding", name]["subjects"]
+    assert subject["name"] == name, "not the scheduler's own account"
+    text = items["ConfigMap", "dovetail-scheduler"]["data"]["scheduler.yaml"]
+    agents = yaml.safe_load(text)["metrics"]["nodeAgents"]
+    service = items["Service", "dovetail-node-agent"]
+    assert agents["service"] == f"{service['metadata']['namespace']}/dovetail-node-agent"
+    pod = items["Deployment", "dovetail-scheduler"]["spec"]["template"]["spec"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    (mount,) = [
+        mount
+        for mount in pod["containers"][0]["volumeMounts"]
+        if agents["tokenFile"].startswith(mount["mountPath"] + "/")
+    ]
+    assert volumes[mount["name"]]["secret"]["secretName"] == name
+    egress = items["NetworkPolicy", "dovetail-scheduler"]["spec"]["egress"]
+    selector = service["spec"]["selector"]
+    assert {"podSelector": {"matchLabels": selector}} in [
+        peer for rule in egress for peer in rule.get("to", [])
+    ]
+
+
+def test_agents_that_serve_no_metrics_cannot_be_read() -> None:
+    with pytest.raises(
+        errors.InputError, match=r"needs nodeAgent.enabled and a nodeAgent.metricsPort"
+    ):
+        build.objects("nodeAgent.idleMetrics=true")
+
+
 def test_the_exporter_may_list_what_its_metrics_are_about_and_review_their_readers() -> None:
     rendered = build.objects("exporter.enabled=true")
     (role,) = [

@@ -73,6 +73,14 @@ def test_json_is_read_too(tmp_path: Path) -> None:
             "decide: {weights: {stranded: 1}}",
             'decide.weights.stranded: unknown field "stranded"; did you mean',
         ),
+        (
+            "metrics: {nodeAgents: {service: agents}}",
+            'metrics.nodeAgents.service: expected NAMESPACE/NAME of a Service, got "agents"',
+        ),
+        (
+            "metrics: {nodeAgents: {service: a/b}, prometheus: {url: 'http://p:9090'}}",
+            "metrics.nodeAgents.service: metrics.prometheus.url is set as well; choose one",
+        ),
         ("serving: 3", "serving: expected a mapping, got 3"),
         ("serving: {port: 70000}", "serving.port: expected a whole number <= 65535, got 70000"),
         ("serving: {port: '1'}", 'serving.port: expected a whole number, got "1"'),

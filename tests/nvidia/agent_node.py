@@ -13,7 +13,10 @@ from tests.nvidia import device_plugin, dra_node, programs
 
 
 class AgentNode(dra_node.DraNode):
-    """The node agent for one node, as a process. `mig` is dynamic, static or off; `shares` off, memory or a number."""
+    """The node agent for one node, as a process. `mig` is dynamic, static or off; `shares` off, memory or a number.
+
+    `options` are further ones of the command.
+    """
 
     def __init__(
         self,
@@ -23,12 +26,14 @@ class AgentNode(dra_node.DraNode):
         *,
         mig: str = "off",
         shares: str = "off",
+        options: Sequence[str] = (),
     ) -> None:
         def command(home: dra_node.Home) -> list[str]:
             own = [
                 f"--mig={mig}",
                 f"--shares={shares}",
                 f"--plugins-registry={home.registry}",
+                *options,
             ]
             return [*_words(hardware, cluster, node, home.directory), *own]
 

@@ -1,22 +1,28 @@
-"""Fake GPUs with a script of load, the node agent, a real Prometheus, our reader: what comes out is the script."""
+"""Fake GPUs with a script of load, the node agent, a real Prometheus, our reader: what comes out is the script.
+
+Idle work is reclaimed, and only idle work, by what Prometheus or the agents themselves say.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import aiohttp
 import msgspec
 import pytest
 
 from dovetail.ask import measured_use
-from dovetail.boot import clocks
+from dovetail.boot import agent_targets, clocks
 from dovetail.boot.observing import prometheus_usage
+from dovetail.devcluster import free_ports
 from dovetail.devcluster.fake_gpus import load_script
 from dovetail.devcluster.fake_gpus.hardware_state import Process
 from dovetail.history import backfill, stores
@@ -325,6 +331,15 @@ class IdleStory:
 
     def __init__(self, node: AgentNode) -> None:
         self.node = node
+        self.port = free_ports.reserve()  # of the scheduler
+
+    async def metrics(self) -> str:
+        """Of the scheduler."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{self.port}/metrics") as answer,
+        ):
+            return await answer.text()
 
     async def create(self, tree: dict[str, Any], kind: registry.Kind) -> None:
         namespace = tree["metadata"].get("namespace", "")
@@ -371,7 +386,32 @@ class IdleStory:
         return [tree for tree in trees if tree.get("reason") == reason]
 
 
-def test_a_gpu_that_is_held_and_unused_is_reclaimed_and_only_then() -> None:
+@contextlib.asynccontextmanager
+async def measured_by(source: str, lab: IdleStory, port: int) -> AsyncIterator[dict[str, Any]]:
+    """The section `metrics` of the scheduler's configuration, for a Prometheus or for the agents themselves."""
+    if source == "prometheus":
+        async with servers.scraping(lab.node.folder, [f"127.0.0.1:{port}"]) as url:
+            yield {"prometheus": {"url": url}}
+        return
+    endpoint = {"addresses": ["127.0.0.1"], "nodeName": NODE, "conditions": {"ready": True}}
+    tree = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": "agents-x",
+            "namespace": "default",
+            "labels": {agent_targets.SERVICE_LABEL: "agents"},
+        },
+        "addressType": "IPv4",
+        "ports": [{"name": "metrics", "port": port}],
+        "endpoints": [endpoint],
+    }
+    await lab.create(tree, agent_targets.ENDPOINT_SLICE)
+    yield {"nodeAgents": {"service": "default/agents"}}
+
+
+@pytest.mark.parametrize("source", ["prometheus", "agents"])
+def test_a_gpu_that_is_held_and_unused_is_reclaimed_and_only_then(source: str) -> None:
     async def story(node: AgentNode) -> None:
         lab = IdleStory(node)
         agent = AgentEndpoint(node, "--mig=off")
@@ -389,13 +429,13 @@ def test_a_gpu_that_is_held_and_unused_is_reclaimed_and_only_then() -> None:
         load_script.apply(
             node.hardware, load_script.Step(at_seconds=0, gpu=0, gpu_percent=80, watts=500)
         )
-        async with servers.scraping(node.folder, [f"127.0.0.1:{agent.port}"]) as url:
+        async with measured_by(source, lab, agent.port) as metrics:
             configuration = {
                 "apiVersion": "dovetail.dev/v1alpha1",
                 "kind": "SchedulerConfiguration",
                 "leaderElection": {"enabled": False},
-                "serving": {"port": 0},
-                "metrics": {"prometheus": {"url": url}, "intervalSeconds": 0.5},
+                "serving": {"port": lab.port},
+                "metrics": {**metrics, "intervalSeconds": 0.5},
             }
             file = node.folder / "scheduler.yaml"
             file.write_bytes(msgspec.json.encode(configuration))
@@ -424,15 +464,16 @@ def test_a_gpu_that_is_held_and_unused_is_reclaimed_and_only_then() -> None:
             return bool(tree.get("status", {}).get("conditions"))
 
         await waiting.until(refused, "a refusal", so_far=log.read_text)
-        async with Prometheus(Endpoint(url=await _url(lab))) as prometheus:
+        began = time.monotonic()
 
-            async def is_measured() -> bool:
-                """Longer than window and grace together, all of it busy."""
-                raw = await prometheus.instant('DCGM_FI_DEV_GPU_UTIL{pod="notebook"}[60s]')
-                times = [at for series in raw for at, _ in series.points]
-                return bool(times) and max(times) - min(times) > 6
+        async def is_measured() -> bool:
+            """By the scheduler, for longer than window and grace together, all of it busy."""
+            measured = (
+                'dovetail_device_metrics_devices{state="measured"} 1.0' in await lab.metrics()
+            )
+            return measured and time.monotonic() - began > 6
 
-            await waiting.until(is_measured, "measurements of the pod", so_far=log.read_text)
+        await waiting.until(is_measured, "measurements of the pod", so_far=log.read_text)
         assert await lab.bound("train") is None, "a busy GPU stays with its pod"
         assert await lab.events("IdleDevices") == []
 
@@ -447,11 +488,6 @@ def test_a_gpu_that_is_held_and_unused_is_reclaimed_and_only_then() -> None:
 
         await waiting.until(evicted, "the eviction", so_far=log.read_text)
         assert await lab.events("IdleMayYield")
-
-    async def _url(lab: IdleStory) -> str:
-        tree = msgspec.json.decode((lab.node.folder / "scheduler.yaml").read_bytes())
-        url: str = tree["metrics"]["prometheus"]["url"]
-        return url
 
     agent_node.run(story, gpus=1)
 

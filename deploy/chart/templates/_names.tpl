@@ -115,6 +115,26 @@ serving:
   port: {{ .Values.port }}
 kaiShares:
   enabled: {{ if include "dovetail.kaiShares" . }}true{{ else }}false{{ end }}
+{{- if include "dovetail.agentMetrics" . }}
+metrics:
+  nodeAgents:
+    service: {{ .Release.Namespace }}/{{ include "dovetail.nodeAgent" . }}
+    tokenFile: /etc/dovetail-metrics/token
+{{- end }}
+{{- end }}
+
+{{/* Not empty if the scheduler reads the use of GPUs from node agents. */}}
+{{- define "dovetail.agentMetrics" -}}
+{{- if .Values.nodeAgent.idleMetrics -}}
+{{- if not (and .Values.nodeAgent.enabled .Values.nodeAgent.metricsPort) -}}
+{{- fail "nodeAgent.idleMetrics needs nodeAgent.enabled and a nodeAgent.metricsPort" -}}
+{{- end -}}
+yes
+{{- end }}
+{{- end }}
+
+{{- define "dovetail.metricsReader" -}}
+{{ .Release.Name }}-agent-metrics
 {{- end }}
 
 {{/* Not empty if KAI's annotations for shares of a GPU are honoured. */}}

@@ -26,7 +26,14 @@ from typing import Any, Final, TextIO
 import msgspec
 
 import dovetail
-from dovetail.boot import background_loop, clocks, first_answer, http_server, logs
+from dovetail.boot import (
+    agent_targets,
+    background_loop,
+    clocks,
+    first_answer,
+    http_server,
+    logs,
+)
 from dovetail.files import configuration_file
 from dovetail.kube import client, discovery
 from dovetail.kube.auth import access_reviews, client_config
@@ -44,7 +51,13 @@ from dovetail.model import configuration as configurations
 from dovetail.model import gangs, plaintext, policy
 from dovetail.ports import device_metrics, failures, tracing
 from dovetail.snapshot import live_snapshot
-from dovetail.telemetry import metrics, prometheus_api, prometheus_devices, traces
+from dovetail.telemetry import (
+    agent_devices,
+    metrics,
+    prometheus_api,
+    prometheus_devices,
+    traces,
+)
 from dovetail.world.world import World
 
 LOG = logging.getLogger("dovetail.scheduler")
@@ -85,11 +98,14 @@ class Process:
         self.informer: informer.Informer | None = None
         self.scheduler: scheduler_loop.Scheduler | None = None
         self._prometheus = prometheus_of(configuration.metrics.prometheus)
+        self._agents = self._agents_of(configuration.metrics.node_agents)
         self.utilisation: device_metrics.Metrics = device_metrics.NoMetrics()  # device utilisation
         if self._prometheus is not None:
             self.utilisation = prometheus_devices.PrometheusDevices(
                 self._prometheus, clock=self.clock, meter_=self.metrics
             )
+        elif self._agents is not None:
+            self.utilisation = self._agents
         self.settings = settings_of(configuration)
         self.queue_status_seconds = queue_status_writer.EVERY_SECONDS
         self.watched: tuple[registry.Kind, ...] = registry.WATCHED
@@ -108,6 +124,7 @@ class Process:
             async with (
                 self.transport,
                 self._prometheus or contextlib.nullcontext(),
+                self._agents or contextlib.nullcontext(),
                 background_loop.BackgroundLoop("lease-and-health") as background,
                 self._background_services(background),
             ):
@@ -329,6 +346,23 @@ class Process:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _agents_of(
+        self, settings: configurations.NodeAgentSource
+    ) -> agent_devices.AgentDevices | None:
+        """The node agents to ask for the utilisation of devices; None unless their Service is configured."""
+        if not settings.service:
+            return None
+        namespace, _, service = settings.service.partition("/")
+        targets = agent_targets.AgentTargets(
+            self.transport, self.clock, namespace=namespace, service=service
+        )
+        access = agent_devices.Access(
+            token_file=settings.token_file,
+            timeout_seconds=settings.timeout_seconds,
+            concurrency=settings.concurrency,
+        )
+        return agent_devices.AgentDevices(targets, access, clock=self.clock, meter_=self.metrics)
 
     def _grouping(self, informer_: informer.Informer) -> owner_watch.OwnerWatch:
         """Builds gangs from the objects that own pods."""

@@ -35,6 +35,7 @@ VERSIONS: Final[dict[str, tuple[str, ...]]] = {
     "CustomResourceDefinition": ("apiextensions.k8s.io/v1",),
     "Lease": ("coordination.k8s.io/v1",),
     "ServiceAccount": ("v1",),
+    "Secret": ("v1",),
     "ConfigMap": ("v1",),
     "PersistentVolumeClaim": ("v1",),
     "ClusterRole": ("rbac.authorization.k8s.io/v1",),

@@ -323,6 +323,13 @@ class NodeAgent(
             extra_json_schema={"pattern": DEVICE_METRICS},
         ),
     ] = "5"
+    idle_metrics: Annotated[
+        bool,
+        Meta(
+            description="the scheduler reads the use of GPUs straight from the agents, for [idle policies]"
+            "(../explanation/idle.md) where there is no Prometheus; needs `nodeAgent.metricsPort`"
+        ),
+    ] = False
     device_classes: Annotated[
         bool,
         Meta(description="create the device classes `gpu.nvidia.com` and `mig.nvidia.com`"),

@@ -345,7 +345,7 @@ class PrometheusSource(
     url: Annotated[
         str,
         Meta(
-            description="address such as `http://prometheus.monitoring:9090`; empty: devices are not measured"
+            description="address such as `http://prometheus.monitoring:9090`; empty: none is asked"
         ),
     ] = ""
     token_file: Annotated[
@@ -362,12 +362,36 @@ class PrometheusSource(
     ] = 20.0
 
 
+class NodeAgentSource(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """The node agents themselves, for clusters without a Prometheus."""
+
+    service: Annotated[
+        str,
+        Meta(
+            description="Service of the node agents' metrics, `NAMESPACE/NAME`, whose port is named `metrics`; "
+            "empty: agents are not asked"
+        ),
+    ] = ""
+    token_file: Annotated[
+        str, Meta(description="file with a bearer token, read for every look; empty: none is sent")
+    ] = ""
+    timeout_seconds: Annotated[
+        float, _POSITIVE, Meta(description="seconds after which an agent is given up")
+    ] = 5.0
+    concurrency: Annotated[
+        int, Meta(ge=1, le=1024, description="agents that are asked at the same time")
+    ] = 32
+
+
 class DeviceMetrics(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
     """Where the utilisation of devices comes from, which idle policies of queues need."""
 
     prometheus: PrometheusSource = PrometheusSource()
+    node_agents: NodeAgentSource = NodeAgentSource()
     interval_seconds: Annotated[
         float, _POSITIVE, Meta(description="seconds between two looks at the measurements")
     ] = 30.0
@@ -505,10 +529,27 @@ def problems(configuration: SchedulerConfiguration) -> Iterator[untyped.Misfit]:
         yield untyped.Misfit(
             "metrics.prometheus.url", f'expected http:// or https:// and a host, got "{url}"'
         )
+    yield from _agent_problems(configuration.metrics)
     if not _is_address(configuration.serving.address):
         got = configuration.serving.address
         yield untyped.Misfit(
             "serving.address", f'expected an IP address such as 127.0.0.1 or 0.0.0.0, got "{got}"'
+        )
+
+
+def _agent_problems(metrics: DeviceMetrics) -> Iterator[untyped.Misfit]:
+    service = metrics.node_agents.service
+    if not service:
+        return
+    namespace, slash, name = service.partition("/")
+    if not (slash and names.is_dns_label(namespace) and names.is_dns_label(name)):
+        yield untyped.Misfit(
+            "metrics.nodeAgents.service", f'expected NAMESPACE/NAME of a Service, got "{service}"'
+        )
+    if metrics.prometheus.url:
+        yield untyped.Misfit(
+            "metrics.nodeAgents.service",
+            "metrics.prometheus.url is set as well; choose one of them, as use is measured once",
         )
 
 

@@ -1,14 +1,13 @@
 """Measurements of devices from Prometheus: samples for the idle watch, and records of use for accounting.
 
 Implements `ports.device_metrics.Metrics`. Asks for samples as they were scraped, never for values the server fills in,
-and corrects their times by the difference between its clock and ours. A device whose readings stand still, or whose
-counters have just started again, has no evidence of being unused. Parsing runs in a thread. Raises PrometheusFailure.
+and corrects their times by the difference between its clock and ours. Parsing runs in a thread. Raises
+PrometheusFailure.
 """
 
 from __future__ import annotations
 
 import asyncio
-import datetime
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -19,21 +18,19 @@ from dovetail.model.dcgm_fields import Field
 from dovetail.model.idle import Device, Sample
 from dovetail.ports import clock as clocks
 from dovetail.ports import meter
-from dovetail.telemetry import dcgm_series, measured_devices, metrics_gaps, usage_records
+from dovetail.telemetry import (
+    dcgm_series,
+    idle_samples,
+    measured_devices,
+    metrics_gaps,
+    usage_records,
+)
 from dovetail.telemetry.measured_devices import MeasuredDevice
 from dovetail.telemetry.prometheus_api import Prometheus, RawSeries
 
 LOG = logging.getLogger("dovetail.metrics")
-LOOK_BACK_SECONDS: Final = 150  # several scrapes, and longer than a frozen reading may last
 LARGE_SKEW_SECONDS: Final = 30.0
 CHUNK_SECONDS: Final = 900  # of one query about a longer time
-_FOR_IDLE: Final = (
-    Field.GPU_UTIL,
-    Field.GR_ENGINE_ACTIVE,
-    Field.SM_ACTIVE,
-    Field.ENERGY,
-    Field.POWER_USAGE,
-)
 _FOR_USAGE: Final = (
     Field.GPU_UTIL,
     Field.GR_ENGINE_ACTIVE,
@@ -55,7 +52,7 @@ class PrometheusDevices:
         *,
         clock: clocks.Clock,
         meter_: meter.Meter | None = None,
-        look_back_seconds: int = LOOK_BACK_SECONDS,
+        look_back_seconds: int = idle_samples.LOOK_BACK_SECONDS,
         frozen_seconds: float = measured_devices.FROZEN_SECONDS,
     ) -> None:
         self._prometheus = prometheus
@@ -69,25 +66,14 @@ class PrometheusDevices:
         """Recent samples of these devices, in percent, at times of our clock."""
         self._meter.gauge("dovetail_device_metrics_up", 0)
         skew = await self._skew()
-        raw = await self._recent(_FOR_IDLE, self._look_back_seconds)
+        raw = await self._recent(idle_samples.FIELDS, self._look_back_seconds)
         self._meter.gauge("dovetail_device_metrics_up", 1)
         found = await asyncio.to_thread(_measured, raw)
-
-        samples: dict[Device, list[Sample]] = {}
-        frozen: set[Device] = set()
-        for device in found:
-            names = device.names & set(devices)
-            if not names:
-                continue
-            if measured_devices.is_frozen(device, after_seconds=self._frozen_seconds):
-                frozen |= names
-                continue
-            for name in names:
-                samples.setdefault(name, []).extend(_samples(device, skew))
-        # One source that stands still makes the others doubtful, too: they may measure through it.
-        measured = {name: each for name, each in samples.items() if name not in frozen and each}
-        self._report(devices, measured=len(measured), frozen=len(frozen))
-        return measured
+        samples = idle_samples.idle_samples(
+            found, devices, skew_seconds=skew, frozen_seconds=self._frozen_seconds
+        )
+        idle_samples.report(self._meter, devices, samples)
+        return samples.measured
 
     async def usage(
         self,
@@ -162,7 +148,9 @@ class PrometheusDevices:
             edge = until
         return raw
 
-    async def now(self, *, within_seconds: int = LOOK_BACK_SECONDS) -> list[MeasuredDevice]:
+    async def now(
+        self, *, within_seconds: int = idle_samples.LOOK_BACK_SECONDS
+    ) -> list[MeasuredDevice]:
         """Every device that was measured lately, once."""
         raw = await self._recent(_FOR_NOW, within_seconds)
         found = await asyncio.to_thread(_measured, raw)
@@ -191,12 +179,6 @@ class PrometheusDevices:
         self._has_skew = has_skew
         return skew
 
-    def _report(self, devices: Collection[Device], *, measured: int, frozen: int) -> None:
-        counts = {"measured": measured, "frozen": frozen}
-        counts["missing"] = max(0, len(devices) - measured - frozen)
-        for state, count in counts.items():
-            self._meter.gauge("dovetail_device_metrics_devices", count, state=state)
-
 
 def query(field: Field, seconds: int) -> str:
     """Samples of a field under all of its names, as they were scraped in the last so many seconds."""
@@ -218,14 +200,3 @@ def _merged(raw: Sequence[RawSeries]) -> list[RawSeries]:
         else:
             merged[key] = RawSeries(series.labels, list(series.points))
     return list(merged.values())
-
-
-def _samples(device: MeasuredDevice, skew: float) -> list[Sample]:
-    """What came before the last restart of the GPU or its driver is no evidence about the work of now."""
-    restarted = measured_devices.since_reset(device.whole.get(Field.ENERGY, ()))
-    samples: list[Sample] = []
-    for at, percent in measured_devices.busiest(device):
-        if restarted is None or at >= restarted:
-            moment = datetime.datetime.fromtimestamp(at - skew, datetime.UTC)
-            samples.append(Sample(moment, percent))
-    return samples

@@ -35,6 +35,7 @@ from dovetail.live.cycle import restarts
 from dovetail.live.election import leader_election
 from dovetail.live.informer import informer
 from dovetail.model.accounting.records import GapSource, Millis
+from dovetail.ports import clock as clock_port
 from dovetail.ports import usage_source
 from dovetail.telemetry import history_metrics, metrics
 from dovetail.world.world import World
@@ -67,9 +68,16 @@ class Settings(NamedTuple):
 class HistoryProcess:
     """The recorder as a process."""
 
-    def __init__(self, connection: client_config.Connection, settings: Settings) -> None:
+    def __init__(
+        self,
+        connection: client_config.Connection,
+        settings: Settings,
+        *,
+        clock: clock_port.Clock | None = None,
+    ) -> None:
+        """Every time that is recorded, and every pause, is the clock's: the system's, unless another is given."""
         self.settings = settings
-        self.clock = clocks.SystemClock()
+        self.clock = clock or clocks.SystemClock()
         # Restarts and elections count under the scheduler's names, which a recorder must not show.
         self.metrics = metrics.Metrics()
         self.shown = metrics.Metrics(history_metrics.DECLARED)

@@ -174,7 +174,8 @@ class RecordingTenure:
         """Stores what is pending. It stays pending if that fails: storing it twice changes nothing."""
         for outage in self._outages.take():
             self._pending.append(self._recorder.note_gap(outage, "the API server was not watched"))
-        is_due = self._clock.monotonic() - self._confirmed_at >= CONFIRM_SECONDS
+        began = self._clock.monotonic()  # before the time that is stored: writing it takes a while
+        is_due = began - self._confirmed_at >= CONFIRM_SECONDS
         if not self._pending and not is_due:
             return
         batches = len(self._pending)
@@ -196,7 +197,7 @@ class RecordingTenure:
             await self._reopen()
             return
         del self._pending[:batches]
-        self._confirmed_at = self._clock.monotonic()
+        self._confirmed_at = began
         self._report(batch, watched_until)
 
     def _report(self, stored: Records, watched_until: Millis) -> None:
