@@ -75,7 +75,7 @@ def of_records(
     recorded: recorded_history.Recorded, asked: cost_ledger.Question, now: records.Millis
 ) -> cost_table.CostTable:
     """The table, of records that were read."""
-    until = now if recorded.until is None else min(now, recorded.until)
+    until = recorded.until_or(now)
     table = cost_table.cost(recorded.records, asked, until)
     if until + SILENCE < min(now, asked.window.end):
         table = msgspec.structs.replace(table, notes=(*table.notes, _ends_early(until)))
@@ -87,8 +87,7 @@ def budgets(
 ) -> tuple[budget_forecast.BudgetState, ...]:
     """How the budgets of the price list stand."""
     recorded = recorded_history.read(location, budget_forecast.needed(now))
-    until = now if recorded.until is None else min(now, recorded.until)
-    return budget_forecast.budgets(recorded.records, known, until)
+    return budget_forecast.budgets(recorded.records, known, recorded.until_or(now))
 
 
 def _ends_early(until: records.Millis) -> cost_ledger.Note:

@@ -15,6 +15,7 @@ from dovetail.answer.cost import record_document
 from dovetail.answer.cost.cost_window import Window
 from dovetail.files import bounded_files
 from dovetail.model.accounting import records
+from dovetail.model.accounting.records import Millis
 
 _SQLITE: Final = b"SQLite format 3\0"  # how every such file begins
 
@@ -23,19 +24,32 @@ class Recorded(NamedTuple):
     """What was recorded about a window, and up to when."""
 
     records: records.Records
-    until: records.Millis | None  # None: up to the time of the question
+    until: Millis | None  # of a document it is not known
+
+    def until_or(self, now: Millis) -> Millis:
+        """Up to when open records count, at the time of the question."""
+        return now if self.until is None else min(now, self.until)
 
 
 def read(location: str, window: Window) -> Recorded:
-    """Everything that overlaps the window; a document may hold more."""
-    if _is_store(location):
+    """Everything that overlaps the window; a document may hold more. `-` is a document on standard input."""
+    if is_store(location):
         return _read_store(location, window)
-    content = bounded_files.content(location)
-    name = bounded_files.display_name(location)
-    return Recorded(record_document.read(content, name), None)
+    return Recorded(_document(location), None)
 
 
-def _is_store(location: str) -> bool:
+def read_last(location: str, duration: Millis, now: Millis) -> tuple[Window, Recorded]:
+    """A duration that ends now in a store, which is written all the time; in a document with its last record."""
+    if is_store(location):
+        window = Window(now - duration, now)
+        return window, _read_store(location, window)
+    document = _document(location)
+    end = _last_time(document)
+    return Window(max(0, end - duration), end), Recorded(document, None)
+
+
+def is_store(location: str) -> bool:
+    """Whether a location is a store, not a document."""
     from dovetail.history import stores  # documents need no database
 
     if stores.is_url(location):
@@ -47,6 +61,19 @@ def _is_store(location: str) -> bool:
             return file.read(len(_SQLITE)) == _SQLITE
     except (OSError, ValueError):
         return False  # reading it says what is wrong
+
+
+def _document(location: str) -> records.Records:
+    content = bounded_files.content(location)
+    return record_document.read(content, bounded_files.display_name(location))
+
+
+def _last_time(document: records.Records) -> Millis:
+    """The latest time that records of work speak of; 0 where there are none."""
+    times = [sample.end for sample in document.usage]
+    times += [allocation.end or allocation.start for allocation in document.allocations]
+    times += [event.at for event in document.out_of_memory]
+    return max(times, default=0)
 
 
 def _read_store(location: str, window: Window) -> Recorded:

@@ -66,7 +66,7 @@ def answer(question: asked.Asked, params: AllocationParams) -> opencost_allocati
         )
     with cost_resource.unreadable():
         recorded = source.records(window)
-    until = now if recorded.until is None else min(now, recorded.until)
+    until = recorded.until_or(now)
     return opencost_allocations.allocations(recorded.records, put, shape, until)
 
 

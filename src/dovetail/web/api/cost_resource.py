@@ -76,7 +76,7 @@ def budgets(question: asked.Asked, params: endpoints.Nothing) -> Budgets:
     with unreadable():
         known = source.prices()
         recorded = source.records(budget_forecast.needed(now))
-    until = now if recorded.until is None else min(now, recorded.until)
+    until = recorded.until_or(now)
     return Budgets(budget_forecast.budgets(recorded.records, known, until))
 
 

@@ -32,7 +32,7 @@ def answer(question: asked.Asked, params: UtilisationParams) -> gpu_utilisation.
         keys = cost_keys.parse(params.aggregate)
     with cost_resource.unreadable():
         recorded = source.records(window)
-    until = now if recorded.until is None else min(now, recorded.until)
+    until = recorded.until_or(now)
     result = gpu_utilisation.utilisation(
         recorded.records, steps, keys, until, keep=cost_resource.kept(question, keys, None)
     )
