@@ -67,27 +67,28 @@ def question(
 
 def cost(location: str, asked: cost_ledger.Question, now: records.Millis) -> cost_table.CostTable:
     """The table."""
-    recorded = recorded_history.read(location, asked.window)
-    return of_records(recorded, asked, now)
+    return table(recorded_history.account(location, asked, now), asked, now)
 
 
-def of_records(
-    recorded: recorded_history.Recorded, asked: cost_ledger.Question, now: records.Millis
+def table(
+    account: recorded_history.Account, asked: cost_ledger.Question, now: records.Millis
 ) -> cost_table.CostTable:
-    """The table, of records that were read."""
-    until = recorded.until_or(now)
-    table = cost_table.cost(recorded.records, asked, until)
+    """The table, of the question's account."""
+    until = account.until
+    whole = cost_table.table(account.ledger, asked, until)
     if until + SILENCE < min(now, asked.window.end):
-        table = msgspec.structs.replace(table, notes=(*table.notes, _ends_early(until)))
-    return table
+        whole = msgspec.structs.replace(whole, notes=(*whole.notes, _ends_early(until)))
+    return whole
 
 
 def budgets(
     location: str, known: price_list.PriceList, now: records.Millis
 ) -> tuple[budget_forecast.BudgetState, ...]:
     """How the budgets of the price list stand."""
-    recorded = recorded_history.read(location, budget_forecast.needed(now))
-    return budget_forecast.budgets(recorded.records, known, recorded.until_or(now))
+    until = recorded_history.until(location, now)
+    asked = budget_forecast.question(known, until)
+    account = recorded_history.account(location, asked, until)
+    return budget_forecast.budgets(account.ledger, known, first=account.first, now=until)
 
 
 def _ends_early(until: records.Millis) -> cost_ledger.Note:

@@ -7,16 +7,21 @@ Raises InputError for what cannot be read. Never writes records.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from dovetail import errors
-from dovetail.answer.cost import record_document
+from dovetail.answer.cost import cost_ledger, record_document, unpriced_account
 from dovetail.answer.cost.cost_window import Window
 from dovetail.files import bounded_files
 from dovetail.model.accounting import records
 from dovetail.model.accounting.records import Millis
 
+if TYPE_CHECKING:
+    from dovetail.history import stores
+
+T = TypeVar("T")
 _SQLITE: Final = b"SQLite format 3\0"  # how every such file begins
 
 
@@ -48,6 +53,52 @@ def read_last(location: str, duration: Millis, now: Millis) -> tuple[Window, Rec
     return Window(max(0, end - duration), end), Recorded(document, None)
 
 
+class Account(NamedTuple):
+    """The answer of records to a question about cost or use."""
+
+    ledger: cost_ledger.Ledger
+    until: Millis  # open records were counted until then
+    first: Millis  # since when there are records of GPUs; `until` where there are none
+
+
+def until(location: str, now: Millis) -> Millis:
+    """Up to when a question that is asked now can be answered."""
+    if not is_store(location):
+        return now
+    watched_until = _of_store(location, lambda store: store.watched_until())
+    return now if watched_until is None else min(now, watched_until)
+
+
+def account(location: str, question: cost_ledger.Question, now: Millis) -> Account:
+    """The account of a question. From stored accounts of hours, where they know what is asked."""
+    if is_store(location) and unpriced_account.is_answerable(question):
+        return _of_store(location, lambda store: _of_accounts(store, question, now))
+    return of_records(read(location, question.window), question, now)
+
+
+def of_records(recorded: Recorded, question: cost_ledger.Question, now: Millis) -> Account:
+    """The account of a question, from the records themselves."""
+    last = recorded.until_or(now)
+    ledger = cost_ledger.ledger(recorded.records, question, last)
+    return Account(ledger, last, _first_time(recorded.records, last))
+
+
+def _of_accounts(store: stores.Store, question: cost_ledger.Question, now: Millis) -> Account:
+    watched_until = store.watched_until()
+    last = now if watched_until is None else min(now, watched_until)
+    known = question.window.until(last)
+    if known.start >= known.end:
+        return of_records(Recorded(records.Records(), last), question, now)
+    cuts = [*(step.start for step in question.steps), *question.prices.changes()]
+    accounts = store.accounts(known, cuts)
+    ledger = unpriced_account.ledger(accounts.parts, accounts.described, question, last)
+    return Account(ledger, last, _first_time(accounts.described, last))
+
+
+def _first_time(recorded: records.Records, default: Millis) -> Millis:
+    return min((asset.start for asset in recorded.assets), default=default)
+
+
 def is_store(location: str) -> bool:
     """Whether a location is a store, not a document."""
     from dovetail.history import stores  # documents need no database
@@ -77,12 +128,17 @@ def _last_time(document: records.Records) -> Millis:
 
 
 def _read_store(location: str, window: Window) -> Recorded:
+    return _of_store(
+        location,
+        lambda store: Recorded(store.records(window.start, window.end), store.watched_until()),
+    )
+
+
+def _of_store(location: str, ask: Callable[[stores.Store], T]) -> T:
     from dovetail.history import stores
 
     try:
         with stores.open_store(location) as store:
-            until = store.watched_until()
-            recorded = store.records(window.start, window.end)
+            return ask(store)
     except (errors.NotFound, errors.StateError) as error:
         raise errors.InputError(str(error)) from None
-    return Recorded(recorded, until)

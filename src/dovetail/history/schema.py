@@ -66,7 +66,13 @@ _SECOND: Final = (
     "CREATE INDEX owners_namespace ON owners (namespace)",
     "CREATE INDEX series_allocation ON series (allocation)",
 )
-STEPS: Final = (_FIRST, _SECOND)
+# 3: exact accounts of whole hours, of which all questions about cost and use can be answered, in place of totals.
+_THIRD: Final = (
+    "DROP TABLE totals",
+    "DROP TABLE total_hours",
+    "CREATE TABLE accounts (hour INTEGER NOT NULL PRIMARY KEY, document BLOB NOT NULL)",
+)
+STEPS: Final = (_FIRST, _SECOND, _THIRD)
 VERSION: Final = len(STEPS)
 
 INTERVALS: Final = ("assets", "allocations", "waiting", "unusable", "gaps", "prices")

@@ -97,6 +97,10 @@ class PriceList(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(set(_edges(matches))))
 
 
+# A price of nothing for every GPU: an account then has no remarks about missing prices.
+FREE: Final = PriceList(prices=(Price(match=Match(), nano_per_hour=0),))
+
+
 def _edges(matches: Iterable[Match]) -> Iterator[records.Millis]:
     for match in matches:
         if match.start is not None:

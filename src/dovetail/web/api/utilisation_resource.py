@@ -30,11 +30,11 @@ def answer(question: asked.Asked, params: UtilisationParams) -> gpu_utilisation.
         step = cost_window.parse_step(params.step, window) if params.step else None
         steps = cost_window.steps(window, step)
         keys = cost_keys.parse(params.aggregate)
+        put = cost_resource.restricted(question, gpu_utilisation.question(steps, keys), "")
     with cost_resource.unreadable():
-        recorded = source.records(window)
-    until = recorded.until_or(now)
+        account = source.account(put, now)
     result = gpu_utilisation.utilisation(
-        recorded.records, steps, keys, until, keep=cost_resource.kept(question, keys, None)
+        account.ledger, keys, first=account.first, now=account.until
     )
     return _visible(question, result)
 
