@@ -18,6 +18,7 @@ from dovetail.answer.cost import (
     cost_table,
     cost_window,
     example_prices,
+    gpu_utilisation,
     price_file,
     price_list,
 )
@@ -79,6 +80,17 @@ def table(
     if until + SILENCE < min(now, asked.window.end):
         whole = msgspec.structs.replace(whole, notes=(*whole.notes, _ends_early(until)))
     return whole
+
+
+def utilisation(
+    location: str, asked: CostAsked, now: records.Millis
+) -> gpu_utilisation.Utilisation:
+    """How GPUs were used. Raises InputError for words that cannot be read."""
+    put = question(asked, price_list.FREE, now)
+    account = recorded_history.account(location, put, now)
+    return gpu_utilisation.utilisation(
+        account.ledger, put.keys, first=account.first, now=account.until
+    )
 
 
 def budgets(
