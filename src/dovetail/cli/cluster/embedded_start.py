@@ -26,8 +26,9 @@ def start(
     names_fleet: bool,
     is_tethered: bool,
     has_dashboard: bool = True,
+    prices: str | None = None,
 ) -> embedded_process.Started:
-    """The running cluster of the directory. A dashboard is started with a cluster that is."""
+    """The running cluster of the directory. A dashboard is started with a cluster that is, or again for prices."""
     from dovetail.boot import embedded_process
     from dovetail.web.process import dashboard_process
 
@@ -35,8 +36,11 @@ def start(
         purge(directory)
     is_running = state_directory.running_pid(directory) is not None
     starts_dashboard = has_dashboard and not is_running
-    if starts_dashboard:
-        dashboard_process.start(directory, is_tethered=is_tethered)
+    if starts_dashboard or prices is not None:
+        # Beside a cluster that runs already it stays when this command ends.
+        dashboard_process.start(
+            directory, is_tethered=is_tethered and not is_running, prices=prices
+        )
     try:
         return embedded_process.start(
             directory,

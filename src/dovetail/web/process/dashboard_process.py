@@ -33,8 +33,11 @@ class Announcement(msgspec.Struct, frozen=True):
     boot: str
 
 
-def start(directory: Path, *, is_tethered: bool) -> None:
-    """Starts the process and returns at once. Ends an older one first, which followed a cluster that has ended."""
+def start(directory: Path, *, is_tethered: bool, prices: str | None = None) -> None:
+    """Starts the process and returns at once. Ends an older one first: its cluster has ended, or prices are others.
+
+    `prices` is the absolute path of a price file.
+    """
     stop(directory)
     private_files.make_directory(directory)
     (directory / state_directory.DASHBOARD).unlink(missing_ok=True)
@@ -44,6 +47,8 @@ def start(directory: Path, *, is_tethered: bool) -> None:
     if not log.exists():
         private_files.replace(log, b"")
     command = [sys.executable, "-m", MODULE, str(directory)]
+    if prices is not None:
+        command += ["--prices", prices]
     processes.start(command, log=log, is_tethered=is_tethered)
 
 
