@@ -38,7 +38,7 @@ SETTLE_SECONDS = 60.0  # for every pod of a new cluster to be bound or to have a
 @click.option(
     "--prices",
     metavar="FILE",
-    help="What GPUs cost, for the dashboard's cost page. [default: examples of list prices]",
+    help="What GPUs cost, for the dashboard's cost page. [default: placeholders]",
 )
 @click.option("--detach", "-d", is_flag=True, help="Leave the cluster running, and show it once.")
 @click.option(

@@ -258,7 +258,7 @@ class _Accounting:
         if prices.is_example:
             yield Note(
                 code="example-prices",
-                message="prices are examples of list prices, not yours; give your own with --prices FILE",
+                message="prices are placeholders of no provider; give your own with --prices FILE",
             )
         for product, unpriced in sorted(self._unpriced.items()):
             gpus = sum(count for _, count in unpriced.assets)

@@ -74,7 +74,7 @@ class PriceList(msgspec.Struct, frozen=True, kw_only=True):
     prices: tuple[Price, ...] = ()
     carbon: tuple[Carbon, ...] = ()
     budgets: tuple[Budget, ...] = ()
-    is_example: bool = False  # list prices that we ship, not the user's own
+    is_example: bool = False  # placeholders that we ship, not the user's own
 
     def nano_per_hour(self, asset: records.Asset, at: records.Millis) -> int | None:
         """What one GPU of the asset costs per hour at that time; None if no entry says."""

@@ -12,7 +12,8 @@ import msgspec
 
 from dovetail.answer.cost import cost_ledger, cost_window, opencost_allocations
 from dovetail.web import asked, endpoints, problems
-from dovetail.web.api import cost_resource, read_kinds
+from dovetail.web.api import read_kinds
+from dovetail.web.api.accounting import cost_resource
 
 ROOT: Final = ""  # beside /api, where OpenCost's clients look
 Ignored = Annotated[str, msgspec.Meta(description="read, and changes nothing here")]

@@ -10,7 +10,8 @@ import msgspec
 from dovetail.answer.cost import cost_keys, cost_window, gpu_utilisation
 from dovetail.kubetypes import registry
 from dovetail.web import asked, endpoints
-from dovetail.web.api import cost_resource, read_kinds, rights
+from dovetail.web.api import read_kinds, rights
+from dovetail.web.api.accounting import cost_resource
 
 
 class UtilisationParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
