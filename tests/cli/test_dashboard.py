@@ -138,10 +138,10 @@ def test_up_starts_a_dashboard_and_down_ends_it(tmp_path: Path) -> None:
         assert found[1] == url
         prices = tmp_path / "prices.yaml"
         prices.write_text("currency: CHF\nprices: [{perHour: 3}]\n")
-        priced = LINK.search(running.outside(own, "up", "--prices", str(prices)).err)
-        assert priced is not None
-        url = priced[1]
-        status, cookie = _sign_in(url, priced[2])
+        assert running.outside(own, "up", "--prices", str(prices)).code == 0
+        priced = dashboard_process.link(own, seconds=waiting.GIVE_UP_SECONDS)
+        url, _, token = priced.partition("#token=")
+        status, cookie = _sign_in(url, token)
         assert status == 200
 
         def is_read() -> bool:

@@ -15,6 +15,7 @@ from dovetail.files import state_directory
 if TYPE_CHECKING:
     from dovetail.boot import embedded_process, embedded_setup
 
+RESTART_SECONDS: Final = 15.0
 LINK_SECONDS: Final = 2.0  # for a dashboard that was just started to say where it listens
 
 
@@ -41,6 +42,9 @@ def start(
         dashboard_process.start(
             directory, is_tethered=is_tethered and not is_running, prices=prices
         )
+    if is_running and prices is not None:
+        # No start of a cluster gives it time to load, and its new link is to be printed.
+        dashboard_process.wait_until_announced(directory, seconds=RESTART_SECONDS)
     try:
         return embedded_process.start(
             directory,

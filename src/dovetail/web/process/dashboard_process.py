@@ -64,6 +64,13 @@ def link(directory: Path, *, seconds: float = 0.0) -> str:
     return f"{announced.url}#token={token}"
 
 
+def wait_until_announced(directory: Path, *, seconds: float) -> None:
+    """Returns once the dashboard that was started says where it listens, or when the time is over."""
+    until = time.monotonic() + seconds
+    while announcement(directory) is None and time.monotonic() < until:
+        time.sleep(POLL_SECONDS)
+
+
 def announcement(directory: Path) -> Announcement | None:
     """Where the running dashboard of the directory is; None if none runs."""
     if running_pid(directory) is None:
