@@ -23,7 +23,7 @@ from dovetail.model.accounting.records import MILLISECONDS_PER_HOUR, Millis, Rec
 
 HOURS_AT_ONCE: Final = 24  # that are accounted in one pass over the records
 TABLE: Final = "accounts"
-_REPLACE: Final = "ON CONFLICT (hour) DO UPDATE SET document = excluded.document"
+_REPLACE: Final = "ON CONFLICT (hour) DO UPDATE SET account = excluded.account"
 
 Read = Callable[[Millis, Millis], Records]
 
@@ -54,7 +54,7 @@ def store_hours(database: Database, read: Read, hours: Collection[int]) -> None:
         (step.start // MILLISECONDS_PER_HOUR, msgspec.json.encode(account))
         for step, account in zip(steps, accounts, strict=True)
     ]
-    database.insert(TABLE, ("hour", "document"), rows, on_conflict=_REPLACE)
+    database.insert(TABLE, ("hour", "account"), rows, on_conflict=_REPLACE)
 
 
 def parts(database: Database, read: Read, window: Window, cuts: Iterable[Millis]) -> Iterator[Part]:
@@ -63,7 +63,7 @@ def parts(database: Database, read: Read, window: Window, cuts: Iterable[Millis]
     torn = {cut // MILLISECONDS_PER_HOUR for cut in inner if cut % MILLISECONDS_PER_HOUR}
     first = -(-window.start // MILLISECONDS_PER_HOUR)
     last = window.end // MILLISECONDS_PER_HOUR
-    query = "SELECT hour, document FROM accounts WHERE hour >= ? AND hour < ? ORDER BY hour"
+    query = "SELECT hour, account FROM accounts WHERE hour >= ? AND hour < ? ORDER BY hour"
     reached = window.start
     for number, document in database.execute(query, (first, last)):
         hour = int_of(number)

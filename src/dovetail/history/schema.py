@@ -70,7 +70,7 @@ _SECOND: Final = (
 _THIRD: Final = (
     "DROP TABLE totals",
     "DROP TABLE total_hours",
-    "CREATE TABLE accounts (hour INTEGER NOT NULL PRIMARY KEY, document BLOB NOT NULL)",
+    "CREATE TABLE accounts (hour INTEGER NOT NULL PRIMARY KEY, account BLOB NOT NULL)",
 )
 STEPS: Final = (_FIRST, _SECOND, _THIRD)
 VERSION: Final = len(STEPS)
