@@ -1,8 +1,8 @@
-"""History: how fast samples are stored, how large a month of a large cluster is, how fast a month is added up.
+"""History: how fast samples are stored, how large a month of a large cluster is, how fast its cost is answered.
 
-`python -m bench history [--gpus N] [--days N] [--postgres URL]`. A month is made hour by hour as it would be: samples
-of each minute at the end, and roll-ups of what is older. Those are inserted as such, because storing 432 million
-minutes first would take hours and leave the same rows.
+`python -m bench history [--gpus N] [--days N] [--file FILE | --postgres URL]`. A month is made hour by hour as it would
+be: samples of each minute at the end, and roll-ups of what is older. Those are inserted as such, because storing 432
+million minutes first would take hours and leave the same rows.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from typing import Any
 
 import msgspec
 
+from dovetail.answer.cost import cost_keys, cost_ledger, cost_table, cost_window, price_file
+from dovetail.answer.cost.cost_window import Window
+from dovetail.ask import recorded_history
 from dovetail.history import stores
 from dovetail.model.accounting.records import (
     MICRO_GPU,
@@ -42,22 +45,27 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench history")
     parser.add_argument("--gpus", type=int, default=10_000)
     parser.add_argument("--days", type=int, default=30)
+    parser.add_argument("--file", default="", help="keep the store here, or measure what is there")
     parser.add_argument("--postgres", default="", help="measure on this database instead of a file")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as directory:
-        place = options.postgres or str(Path(directory) / "history.sqlite")
+        place = options.postgres or options.file or str(Path(directory) / "history.sqlite")
+        numbers: dict[str, Any] = {"gpus": options.gpus, "days": options.days}
         with stores.open_store(place, create=True) as store:
-            numbers = measured(store, options.gpus, options.days)
+            if not store.summary().rows["assets"]:
+                numbers |= filled(store, options.gpus, options.days)
+            numbers |= compacted(store, options.days)
+        numbers |= asked(place, options.gpus, options.days)
     for name, value in numbers.items():
-        print(f"{name:<32} {value}")
+        print(f"{name:<52} {value}")
     kind = "history-postgres" if options.postgres else "history"
     file = Path(__file__).resolve().parent / "results" / f"{kind}.json"
     file.write_bytes(msgspec.json.format(msgspec.json.encode(numbers)) + b"\n")
     return 0
 
 
-def measured(store: stores.Store, gpus: int, days: int) -> dict[str, Any]:
-    """Fills the store with a month and asks it."""
+def filled(store: stores.Store, gpus: int, days: int) -> dict[str, Any]:
+    """Fills the store with a month."""
     end = START + days * DAY
     hours = days * 24
     store.append(Records(assets=tuple(_asset(gpu) for gpu in range(gpus))))
@@ -81,35 +89,59 @@ def measured(store: stores.Store, gpus: int, days: int) -> dict[str, Any]:
     for usage in batches:
         store.append(Records(usage=usage))
     ingest, ingest_wall = time.process_time() - began, time.perf_counter() - wall
-
-    compacting = time.perf_counter()
-    store.compact(end)
-    compact_seconds = time.perf_counter() - compacting
-    asking = time.perf_counter()
-    totals = store.totals(START, end)
-    totals_seconds = time.perf_counter() - asking
-    asking = time.perf_counter()
-    of_one = store.records(START, end, namespaces=("team-7",), has_usage=False)
-    records_seconds = time.perf_counter() - asking
-    summary = store.summary()
     samples = sum(map(len, batches))
-    assert sum(total.allocated_micro_ms for total in totals) == gpus * MICRO_GPU * days * DAY
+    allocations = gpus * -(-hours // JOB_HOURS)
     return {
-        "gpus": gpus,
-        "days": days,
         "samples per CPU second": round(samples / ingest),
         "samples per second": round(samples / ingest_wall),
-        "allocations per CPU second": round(summary.rows["allocations"] / allocation_seconds),
+        "allocations per CPU second": round(allocations / allocation_seconds),
+    }
+
+
+def compacted(store: stores.Store, days: int) -> dict[str, Any]:
+    """Has accounts stored and measurements rolled up, as far as they are not."""
+    began, wall = time.process_time(), time.perf_counter()
+    report = store.compact(START + days * DAY)
+    seconds, wall_seconds = time.process_time() - began, time.perf_counter() - wall
+    summary = store.summary()
+    return {
+        "hours accounted": report.accounted_hours,
+        "compaction, CPU seconds": round(seconds, 1),
+        "compaction, seconds": round(wall_seconds, 1),
         "allocations": summary.rows["allocations"],
         "usage rows": summary.rows["usage"],
         "size in MB": round(summary.size_bytes / 1e6),
         "bytes per usage row, all in": round(summary.size_bytes / max(summary.rows["usage"], 1)),
-        "first compaction, seconds": round(compact_seconds, 1),
-        "month by namespace, seconds": round(totals_seconds, 3),
-        "groups": len(totals),
-        "records of one namespace, seconds": round(records_seconds, 3),
-        "allocations of one namespace": len(of_one.allocations),
     }
+
+
+def asked(place: str, gpus: int, days: int) -> dict[str, Any]:
+    """Asks what the month cost, as `dovetail cost` and the dashboard do, each with a connection of its own."""
+    end = START + days * DAY
+    prices = price_file.read("currency: USD\nprices: [{perHour: 2.5}]\n", "prices")
+    late = end - 23 * MINUTE  # so that the first and the last hour are not whole
+    questions = {
+        "month by namespace": (Window(START, end), "namespace", None),
+        "month by namespace and queue, by day": (Window(START, end), "namespace,queue", DAY),
+        "30 d until 23 minutes ago": (Window(late - (days - 1) * DAY, late), "namespace", None),
+    }
+    numbers: dict[str, Any] = {}
+    for name, (window, aggregate, step) in questions.items():
+        steps = cost_window.steps(window, step)
+        question = cost_ledger.Question(prices, steps, cost_keys.parse(aggregate))
+        began, wall = time.process_time(), time.perf_counter()
+        account = recorded_history.account(place, question, end)
+        table = cost_table.table(account.ledger, question, account.until)
+        numbers[f"{name}, CPU seconds"] = round(time.process_time() - began, 2)
+        numbers[f"{name}, seconds"] = round(time.perf_counter() - wall, 2)
+        hours = gpus * (window.end - window.start) // HOUR
+        assert table.total.cost.total == hours * 2.5, (table.total, hours)
+    with stores.open_store(place) as store:
+        began = time.perf_counter()
+        of_one = store.records(START, end, namespaces=("team-7",), has_usage=False)
+        numbers["records of one namespace, seconds"] = round(time.perf_counter() - began, 3)
+        numbers["allocations of one namespace"] = len(of_one.allocations)
+    return numbers
 
 
 def _asset(gpu: int) -> Asset:

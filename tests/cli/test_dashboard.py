@@ -136,6 +136,13 @@ def test_up_starts_a_dashboard_and_down_ends_it(tmp_path: Path) -> None:
         found = LINK.search(running.outside(own, "up").err)
         assert found is not None
         assert found[1] == url
+        prices = tmp_path / "prices.yaml"
+        prices.write_text("currency: CHF\nprices: [{perHour: 3}]\n")
+        assert running.outside(own, "up", "--prices", str(prices)).code == 0
+        priced = dashboard_process.link(own, seconds=waiting.GIVE_UP_SECONDS)
+        url, _, token = priced.partition("#token=")
+        status, cookie = _sign_in(url, token)
+        assert status == 200
 
         def is_read() -> bool:
             status, tree, _ = _ask(f"{url}api/v1/session", Cookie=cookie)
@@ -143,6 +150,9 @@ def test_up_starts_a_dashboard_and_down_ends_it(tmp_path: Path) -> None:
             return bool(tree["asOf"])
 
         waiting.wait_until(is_read, "the cluster to be read")
+        status, table, _ = _ask(f"{url}api/v1/cost?window=1h", Cookie=cookie)
+        assert (status, table["currency"]) == (200, "CHF")
+        assert [note["code"] for note in table["notes"]] == []
         modes = {path.stat().st_mode & 0o777 for path in own.glob("dashboard*")}
         assert modes == {0o600}
 

@@ -127,6 +127,17 @@ def test_a_wrong_or_missing_fleet_file_is_refused(empty: Path, tmp_path: Path) -
     assert not empty.exists()
 
 
+def test_prices_that_cannot_be_used_start_nothing(empty: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("currency: USD\nprices: [{perHour: cheap}]\n")
+    run = running.inside(empty, "up", "--prices", str(tmp_path / "bad.yaml"))
+    assert run.code == 2
+    assert "prices[0].perHour" in run.err
+    assert "give a path" in running.inside(empty, "up", "--prices", "-").err
+    bare = running.inside(empty, "up", "--prices", "examples", "--no-dashboard")
+    assert (bare.code, "--prices are for the dashboard" in bare.err) == (2, True)
+    assert not empty.exists()
+
+
 def test_state_option_wins_over_the_environment(state: Path, empty: Path) -> None:
     assert running.inside(empty, "get", "nodes", "--state", str(state)).code == 0
     assert running.inside(empty, "get", "nodes").code == 1

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import hypothesis
 from hypothesis import strategies as st
 
-from dovetail.history import history_recorder
+from dovetail.history import intervals
 from dovetail.history.history_recorder import Recorder, Times
 from dovetail.model.accounting.records import Allocation, Asset, Records
 from dovetail.world.events import Changed, Deleted
@@ -147,7 +147,7 @@ class Cluster:
 
     def _keep(self, records: Records) -> None:
         for each in (*records.assets, *records.allocations):
-            self.kept[type(each), history_recorder._id_of(each), each.start] = each
+            self.kept[type(each), intervals.id_of(each), each.start] = each
         self.gaps += records.gaps
 
     def records(self) -> Records:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import defaultdict
 from collections.abc import Callable
@@ -14,8 +15,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dovetail import errors
+from dovetail.answer.cost import cost_ledger
+from dovetail.answer.cost.cost_window import Window
 from dovetail.history import compaction, database, schema, sqlite_database, stores
-from dovetail.model.accounting.records import Gap, GapSource, Records, Usage
+from dovetail.model.accounting.records import (
+    MICRO_GPU,
+    Gap,
+    GapSource,
+    Records,
+    Unusable,
+    Usage,
+    Waiting,
+)
 from tests.history import drawn
 from tests.history.drawn import DAY, HOUR, MINUTE
 
@@ -23,6 +34,7 @@ Place = Callable[[], str]
 ALWAYS = 1 << 50
 EXAMPLES = 12  # each opens two stores, which waits for the disk
 ROLLED = compaction.Limits(fine=0, medium=0)
+NOT_ROLLED = compaction.Limits(fine=DAY)
 
 
 def fresh(place: Place) -> stores.Store:
@@ -161,10 +173,11 @@ def test_compaction_preserves_sums_exactly(
             compacted.compact(5 * HOUR, limits)
         for batch in batches:
             compacted.append(batch)
+            plain.append(batch)
         assert sums(compacted.records(0, ALWAYS).usage) == sums(plain.records(0, ALWAYS).usage)
         assert held(compacted.records(0, ALWAYS)) == held(plain.records(0, ALWAYS))
-        window = (HOUR // 2, 5 * HOUR - 11)
-        assert held_and_measured(compacted, *window) == held_and_measured(plain, *window)
+        window = Window(HOUR // 2, 5 * HOUR - 11)
+        assert accounted(compacted, window) == accounted(plain, window)
 
 
 def sums(usage: tuple[Usage, ...]) -> dict[str, tuple[int, ...]]:
@@ -201,12 +214,27 @@ def held(records: Records) -> dict[str, int]:
     return totals
 
 
-def held_and_measured(store: stores.Store, start: int, end: int) -> list[tuple[str, int, int]]:
-    """The totals that do not depend on where rows are cut."""
-    return [
-        (total.namespace, total.allocated_micro_ms, total.measured_micro_ms)
-        for total in store.totals(start, end)
-    ]
+def accounted(store: stores.Store, window: Window) -> dict[tuple[object, ...], list[int]]:
+    """What accounts say of each namespace and state: GPU time held, measured, and waiting time.
+
+    Means of merged measurements are rounded, so how much of the measured time was busy may differ in the last digit.
+    """
+    amounts: dict[tuple[object, ...], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for part in store.accounts(window).parts:
+        for entry in part.account.entries:
+            used, idle, *others = entry.gpu_time
+            key = (entry.namespace, entry.queue, entry.form, entry.kind is None)
+            for place, amount in enumerate(
+                (sum(entry.gpu_time), used + idle, sum(others), entry.waiting)
+            ):
+                amounts[key][place] += amount
+    return {key: sums for key, sums in amounts.items() if any(sums)}
+
+
+def gpu_hours(store: stores.Store, window: Window) -> dict[str, float]:
+    """GPU-hours held, by namespace."""
+    amounts = accounted(store, window)
+    return {str(key[0]): sums[0] / cost_ledger.GPU_HOUR for key, sums in amounts.items() if key[2]}
 
 
 # Compaction
@@ -248,32 +276,59 @@ def test_adjacent_allocations_are_joined_and_stay_joined(place: Place) -> None:
         assert store.records(0, 100).allocations == joined
 
 
-def test_totals_are_the_same_with_and_without_roll_ups(place: Place) -> None:
-    records = drawn.everything()
+def test_accounts_are_the_same_with_and_without_stored_hours(place: Place) -> None:
     with fresh(place) as store:
-        store.append(records, watched_until=6 * HOUR)
-        window = (HOUR - 11, 5 * HOUR - 13)
-        before = store.totals(*window)
-        [total] = before
-        assert total.allocated_micro_ms == 2 * HOUR * 500_000
-        assert (total.namespace, total.queue, total.product) == (
-            "train",
-            "research",
-            "NVIDIA H100 80GB HBM3",
-        )
-        assert store.compact(7 * HOUR).totalled_hours == 5
-        assert store.totals(*window) == before
+        store.append(drawn.everything(), watched_until=6 * HOUR)
+        window = Window(HOUR - 11, 5 * HOUR - 13)
+        before = accounted(store, window)
+        assert gpu_hours(store, window) == {"train": 1.0}
+        assert store.compact(7 * HOUR, NOT_ROLLED).accounted_hours == 6
+        assert accounted(store, window) == before
+        stored = [part.window for part in store.accounts(window, [2 * HOUR + 1]).parts]
+        hours = [HOUR - 11, HOUR, 2 * HOUR, 2 * HOUR + 1, 3 * HOUR, 4 * HOUR, window.end]
+        assert stored == [Window(*pair) for pair in itertools.pairwise(hours)]
 
 
-def test_what_arrives_late_is_in_the_totals(place: Place) -> None:
+def test_what_arrives_late_is_in_the_accounts(place: Place) -> None:
+    day = Window(0, 9 * HOUR)
+    asset = msgspec.structs.replace(drawn.everything().assets[0], end=None)
     with fresh(place) as store:
-        store.append(Records(allocations=(drawn.allocation(end=2 * HOUR),)), watched_until=9 * HOUR)
-        store.compact(9 * HOUR)
+        held = Records(assets=(asset,), allocations=(drawn.allocation(end=2 * HOUR),))
+        store.append(held, watched_until=9 * HOUR)
+        assert store.compact(9 * HOUR).accounted_hours == 9
+        assert store.compact(9 * HOUR).accounted_hours == 0
         late = drawn.allocation("b", start=HOUR, end=3 * HOUR)
         store.append(Records(allocations=(late,), usage=drawn.minutes(5)))
-        [total] = store.totals(0, 9 * HOUR)
-        assert total.allocated_micro_ms == 4 * HOUR * 500_000
-        assert total.measured_micro_ms == 5 * MINUTE * 500_000
+        assert gpu_hours(store, day) == {"train": 2.0}
+        assert store.compact(9 * HOUR).accounted_hours == 9  # the minutes are of the first hour
+        for late_records, stale in (
+            (Records(assets=(msgspec.structs.replace(asset, end=8 * HOUR),)), 1),
+            (Records(gaps=(Gap(GapSource.API, 7 * HOUR, 8 * HOUR),)), 2),
+            (Records(gaps=(Gap(GapSource.API, 7 * HOUR, 8 * HOUR),)), 0),
+            (Records(waiting=(Waiting(drawn.owner(), 1, 6 * HOUR, 7 * HOUR),)), 3),
+            (Records(unusable=(Unusable("GPU-1", "n1", 1, 5 * HOUR, 6 * HOUR),)), 4),
+        ):
+            store.append(late_records)
+            assert store.compact(9 * HOUR).accounted_hours == stale
+        assert gpu_hours(store, day) == {"train": 2.0}
+
+
+def test_measurements_of_a_whole_gpu_are_accounted_to_its_holder_of_the_time(place: Place) -> None:
+    """Two pods in turn within one hour; the GPU was busy in the second's time only."""
+    asset = drawn.everything().assets[0]
+    first = drawn.allocation("a", start=0, end=HOUR // 2, namespace="first")
+    second = drawn.allocation("b", start=HOUR // 2, end=HOUR, namespace="second")
+    usage = tuple(
+        Usage("GPU-1", "", place * MINUTE, (place + 1) * MINUTE, MICRO_GPU * (place >= 30))
+        for place in range(60)
+    )
+    with fresh(place) as store:
+        batch = Records(assets=(asset,), allocations=(first, second), usage=usage)
+        store.append(batch, watched_until=2 * HOUR)
+        store.compact(DAY, ROLLED)
+        [part] = store.accounts(Window(0, HOUR)).parts
+        used = {entry.namespace: entry.gpu_time[0] for entry in part.account.entries if entry.form}
+        assert used == {"first": 0, "second": cost_ledger.GPU_HOUR // 4}
 
 
 # Retention
@@ -340,7 +395,7 @@ def test_a_store_of_an_older_version_is_brought_forward(place: Place, version: i
         assert store.summary().rows["texts"] == 1
         store.append(drawn.everything(), watched_until=DAY)
         store.compact(DAY)
-        assert store.totals(0, DAY)
+        assert store.accounts(Window(0, DAY)).parts
 
 
 def test_processes_that_create_one_store_at_once_all_get_it(place: Place) -> None:

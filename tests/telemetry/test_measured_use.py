@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.ask import measured_use
-from dovetail.tables.work import gpu_holdings, usage_table
+from dovetail.tables.work import gpu_holdings, gpu_usage_table
 from dovetail.tables.work.gpu_holdings import Holding, Measured, Usage
 
 GPU_0 = ("gpu.nvidia.com", "n0", "gpu-0")
@@ -29,7 +29,7 @@ def test_used_counts_busy_parts_of_what_is_allocated() -> None:
     measured = Measured({GPU_0: 0.5, GPU_1: 0.25})
     both = row(measured, holding("a", 1.0, GPU_0), holding("b", 0.5, GPU_1))
     assert both.used == 0.5 + 0.125
-    assert usage_table.cells(both)[4] == "0.625"
+    assert gpu_usage_table.cells(both)[4] == "0.625"
 
 
 def test_pods_that_share_a_gpu_use_what_their_processes_use() -> None:
@@ -39,7 +39,7 @@ def test_pods_that_share_a_gpu_use_what_their_processes_use() -> None:
 
 
 def test_what_is_not_measured_is_not_available() -> None:
-    assert usage_table.cells(row(Measured(), holding("a", 1.0, GPU_0)))[4] == "n/a"
+    assert gpu_usage_table.cells(row(Measured(), holding("a", 1.0, GPU_0)))[4] == "n/a"
     counted = row(Measured({GPU_0: 1.0}), holding("a", 1.0, None))
     assert counted.used is None
 

@@ -1,6 +1,7 @@
 // Asks the API. Keeps the last answer of every address with its ETag, so that an unchanged resource costs an empty 304.
 // Never retries by itself: `resource.ts` decides when to ask again.
 import { signal } from "@preact/signals";
+import { answeredEarly, isSilent } from "./stream.ts";
 import type { Page, Problem } from "./types.ts";
 
 const BASE = "/api/v1";
@@ -45,7 +46,9 @@ export async function get<T>(path: string, params: Params = {}, signal?: AbortSi
   const stored = cache.get(url);
   const headers: Record<string, string> = { Accept: "application/json" };
   if (stored) headers["If-None-Match"] = stored.etag;
+  const isEarly = isSilent();
   const response = await send(url, { headers, ...(signal ? { signal } : {}) });
+  if (isEarly) answeredEarly(response.headers.get("ETag"));
   if (response.status === 304 && stored) return stored.body as T;
   const body = (await response.json()) as T;
   const etag = response.headers.get("ETag");

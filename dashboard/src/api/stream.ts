@@ -1,6 +1,8 @@
 // Listens to the server-sent events of the API and says what changed. Reconnects with growing pauses where the browser
-// gives up; after a gap every visible resource counts as changed. Never fetches anything.
+// gives up; after a gap every visible resource counts as changed, also after one between the first answers of a page and
+// the first event. Never fetches anything.
 import { signal } from "@preact/signals";
+import { EarlyAnswers, isOlder } from "./early-answers.ts";
 import type { ChangeEvent, HelloEvent, StaleEvent } from "./types.ts";
 
 export type Connection = "off" | "connecting" | "open" | "lost";
@@ -15,6 +17,7 @@ export const boot = signal("");
 type Listener = (resources: ReadonlySet<string> | "all") => void;
 
 const listeners = new Set<Listener>();
+const early = new EarlyAnswers();
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 15_000;
 
@@ -25,6 +28,17 @@ let pause = FIRST_PAUSE_MS;
 export function onChange(listener: Listener): () => void {
   listeners.add(listener);
   return () => void listeners.delete(listener);
+}
+
+/** Whether no event came yet: what is asked for now may be old before the stream says so. */
+export function isSilent(): boolean {
+  return version.peek() === 0;
+}
+
+/** The ETag of an answer that was asked for while the stream was silent. */
+export function answeredEarly(etag: string | null): void {
+  if (isSilent()) early.add(etag);
+  else if (isOlder(etag, boot.peek(), version.peek())) notify("all");
 }
 
 export function open(): void {
@@ -63,7 +77,9 @@ export function close(): void {
 function hello(event: HelloEvent | null, id: string): void {
   if (!event) return;
   const run = id.slice(0, Math.max(0, id.lastIndexOf("-")));
-  const missed = version.value !== 0 && (event.version !== version.value || run !== boot.value);
+  const missed = isSilent()
+    ? early.areOlder(run, event.version)
+    : event.version !== version.value || run !== boot.value;
   boot.value = run;
   version.value = event.version;
   if (missed) notify("all");

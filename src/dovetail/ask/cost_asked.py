@@ -18,6 +18,7 @@ from dovetail.answer.cost import (
     cost_table,
     cost_window,
     example_prices,
+    gpu_utilisation,
     price_file,
     price_list,
 )
@@ -67,28 +68,39 @@ def question(
 
 def cost(location: str, asked: cost_ledger.Question, now: records.Millis) -> cost_table.CostTable:
     """The table."""
-    recorded = recorded_history.read(location, asked.window)
-    return of_records(recorded, asked, now)
+    return table(recorded_history.account(location, asked, now), asked, now)
 
 
-def of_records(
-    recorded: recorded_history.Recorded, asked: cost_ledger.Question, now: records.Millis
+def table(
+    account: recorded_history.Account, asked: cost_ledger.Question, now: records.Millis
 ) -> cost_table.CostTable:
-    """The table, of records that were read."""
-    until = now if recorded.until is None else min(now, recorded.until)
-    table = cost_table.cost(recorded.records, asked, until)
+    """The table, of the question's account."""
+    until = account.until
+    whole = cost_table.table(account.ledger, asked._replace(prices=account.prices), until)
     if until + SILENCE < min(now, asked.window.end):
-        table = msgspec.structs.replace(table, notes=(*table.notes, _ends_early(until)))
-    return table
+        whole = msgspec.structs.replace(whole, notes=(*whole.notes, _ends_early(until)))
+    return whole
+
+
+def utilisation(
+    location: str, asked: CostAsked, now: records.Millis
+) -> gpu_utilisation.Utilisation:
+    """How GPUs were used. Raises InputError for words that cannot be read."""
+    put = question(asked, price_list.FREE, now)
+    account = recorded_history.account(location, put, now)
+    return gpu_utilisation.utilisation(
+        account.ledger, put.keys, first=account.first, now=account.until
+    )
 
 
 def budgets(
     location: str, known: price_list.PriceList, now: records.Millis
 ) -> tuple[budget_forecast.BudgetState, ...]:
     """How the budgets of the price list stand."""
-    recorded = recorded_history.read(location, budget_forecast.needed(now))
-    until = now if recorded.until is None else min(now, recorded.until)
-    return budget_forecast.budgets(recorded.records, known, until)
+    until = recorded_history.until(location, now)
+    asked = budget_forecast.question(known, until)
+    account = recorded_history.account(location, asked, until)
+    return budget_forecast.budgets(account.ledger, account.prices, first=account.first, now=until)
 
 
 def _ends_early(until: records.Millis) -> cost_ledger.Note:

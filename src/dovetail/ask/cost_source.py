@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from dovetail.answer.cost import price_list
-from dovetail.answer.cost.cost_window import Window
+from dovetail.answer.cost import cost_ledger, price_list
 from dovetail.ask import cost_asked, recorded_history
+from dovetail.model.accounting.records import Millis
 
 
 class CostSource:
@@ -33,9 +33,13 @@ class CostSource:
                 self._seen = mark
             return self._known
 
-    def records(self, window: Window) -> recorded_history.Recorded:
-        """What was recorded about the window."""
-        return recorded_history.read(self._history, window)
+    def until(self, now: Millis) -> Millis:
+        """Up to when a question that is asked now can be answered."""
+        return recorded_history.until(self._history, now)
+
+    def account(self, question: cost_ledger.Question, now: Millis) -> recorded_history.Account:
+        """What the records say to a question."""
+        return recorded_history.account(self._history, question, now)
 
     def _mark(self) -> tuple[int, int]:
         """Changes when the price file does."""

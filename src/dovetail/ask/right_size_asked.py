@@ -14,14 +14,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dovetail import errors
+from dovetail.answer.cost.cost_window import Window
 from dovetail.answer.replica.replica import Replica
 from dovetail.answer.right_size import cluster_work, in_cluster, right_size
 from dovetail.answer.right_size.right_size_answer import Answer
 from dovetail.answer.why.fixes import owner_patches
-from dovetail.ask import history_source
+from dovetail.ask import recorded_history
 from dovetail.kubetypes import registry
 from dovetail.model.accounting import records
-from dovetail.model.accounting.records import Millis
 from dovetail.quantity import durations
 
 DEFAULT_WINDOW: Final = "14d"
@@ -29,44 +29,33 @@ LONGEST_WINDOW: Final = 366 * 86_400
 KINDS: Final[Sequence[registry.Kind]] = owner_patches.KINDS  # read besides those of every question
 
 
-class Recorded(NamedTuple):
+class RecordedWork(NamedTuple):
     """Records, and the window that they are asked about."""
 
     records: records.Records
-    start: Millis
-    end: Millis
+    window: Window
 
 
-def recorded(
-    *, history: str | None, file: str | None, window: str, namespace: str | None
-) -> Recorded:
-    """The records of the window: until now from a store, until the last record from a file."""
+def recorded_work(history: str, *, window: str, namespace: str | None) -> RecordedWork:
+    """The records of the window: until now from a store, until the last record from a document."""
     seconds = durations.seconds(window)
     if not seconds or seconds > LONGEST_WINDOW:
         raise errors.InputError(
             f'--window "{window}": expected a duration of at most a year, such as 24h or 14d'
         )
-    if (history is None) == (file is None):
-        raise errors.InputError("give --history FILE|URL or --records FILE.json")
-    if history is not None:
-        end = int(time.time() * 1000)
-        start = end - seconds * 1000
-        given = history_source.of_store(history, start, end)
-        return Recorded(_of_namespace(given, namespace), start, end)
-    assert file is not None
-    given = history_source.of_file(file)
-    end = history_source.last_time(given)
-    return Recorded(_of_namespace(given, namespace), max(0, end - seconds * 1000), end)
+    now = int(time.time() * 1000)
+    asked, recorded = recorded_history.read_last(history, seconds * 1000, now)
+    return RecordedWork(_of_namespace(recorded.records, namespace), asked)
 
 
 def right_sizes(
-    given: Recorded, replica: Replica | None, *, prices: Mapping[str, Fraction] | None = None
+    given: RecordedWork, replica: Replica | None, *, prices: Mapping[str, Fraction] | None = None
 ) -> Answer:
     """The recommendations; with a cluster also patches, and what the engine says about them."""
     answer = right_size.right_size(
         given.records,
-        given.start,
-        given.end,
+        given.window.start,
+        given.window.end,
         prices=prices,
         programs=None if replica is None else cluster_work.programs(replica),
     )

@@ -35,6 +35,11 @@ SETTLE_SECONDS = 60.0  # for every pod of a new cluster to be bound or to have a
 @click.option("--fresh", is_flag=True, help="Start over, forgetting what was applied before.")
 @click.option("--empty", is_flag=True, help="Start the sample fleet without the sample workload.")
 @click.option("--no-dashboard", is_flag=True, help="Start no dashboard beside the cluster.")
+@click.option(
+    "--prices",
+    metavar="FILE",
+    help="What GPUs cost, for the dashboard's cost page. [default: placeholders]",
+)
 @click.option("--detach", "-d", is_flag=True, help="Leave the cluster running, and show it once.")
 @click.option(
     "--state",
@@ -47,6 +52,7 @@ def command(
     fresh: bool,
     empty: bool,
     no_dashboard: bool,
+    prices: str | None,
     detach: bool,
     state: str | None,
 ) -> None:
@@ -61,6 +67,7 @@ def command(
     from dovetail.sim.fleet import fleet_spec
 
     directory = state_directory.state_directory(state)
+    price_file = None if prices is None else _price_file(prices, has_dashboard=not no_dashboard)
     fleet = None if file is None else fleet_option.fleet(file)
     shown = fleet or fleet_spec.sample()
     setup = embedded_setup.Setup(
@@ -74,6 +81,7 @@ def command(
         names_fleet=fleet is not None,
         is_tethered=is_live,
         has_dashboard=not no_dashboard,
+        prices=price_file,
     )
     output.clear_progress(output.PROGRESS_WIDTH)
     name = embedded_setup.read(directory).name
@@ -96,6 +104,24 @@ def command(
     if link := embedded_start.link(directory):
         output.say(f"dashboard: {link}")
     output.next_step(_next(objects))
+
+
+def _price_file(name: str, *, has_dashboard: bool) -> str:
+    """Where the price file is. One that cannot be used is said before anything is started."""
+    from dovetail import errors
+    from dovetail.ask import cost_asked
+
+    if not has_dashboard:
+        raise click.UsageError("--prices are for the dashboard: leave --no-dashboard out")
+    if name == "-":
+        raise click.UsageError(
+            "--prices -: the dashboard reads the file again when it changes; give a path"
+        )
+    try:
+        cost_asked.prices(name)
+    except errors.InputError as error:
+        raise output.BadInput(str(error)) from None
+    return name if name == cost_asked.EXAMPLES else str(Path(name).resolve())
 
 
 def _verb(started: object) -> str:

@@ -8,13 +8,14 @@ stored, so that what was dropped does not come back when it is appended again.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from itertools import groupby
 from typing import Final
 
 import msgspec
 
 from dovetail.history import database as databases
-from dovetail.history import group_totals, rollup, schema, usage_table
+from dovetail.history import hour_accounts, rollup, schema, usage_table
 from dovetail.history.database import Database, Row, int_of
 from dovetail.model.accounting.records import MILLISECONDS_PER_HOUR, Millis
 
@@ -42,7 +43,6 @@ _TEXT_COLUMNS: Final = {
     "decisions": ("kind", "node", "rule", "in_favour_of", "detail"),
     "gaps": ("subject", "why"),
     "prices": ("list", "document"),
-    "totals": ("namespace", "queue", "product"),
 }
 _OWNER_TABLES: Final = ("allocations", "waiting", "promises", "decisions")
 
@@ -67,16 +67,23 @@ class Report(msgspec.Struct, frozen=True):
     usage_rows_before: int
     usage_rows_after: int
     joined_allocations: int
-    totalled_hours: int
+    accounted_hours: int
     dropped_rows: int
     kept_from: Millis | None
 
 
 def compact(
-    database: Database, now: Millis, limits: Limits, *, watched_until: Millis | None
+    database: Database,
+    now: Millis,
+    limits: Limits,
+    *,
+    watched_until: Millis | None,
+    read: hour_accounts.Read,
 ) -> Report:
     """Does everything that is due."""
     before = _count(database, "usage")
+    # Before measurements are rolled up: a whole GPU's then still say which of its holders was busy.
+    accounted = _store_accounts(database, now, watched_until, read)
     rolled = _roll_up(database, now, limits)
     joined = _join_allocations(database)
     dropped = _drop_old(database, now - limits.keep)
@@ -84,7 +91,6 @@ def compact(
         dropped += _drop_to_size(database, now, limits.max_bytes)
     if dropped:
         _drop_unused_names(database)
-    totalled = _store_totals(database, now, watched_until)
     if limits.shrinks:
         database.shrink()
     return Report(
@@ -92,13 +98,19 @@ def compact(
         usage_rows_before=before,
         usage_rows_after=_count(database, "usage"),
         joined_allocations=joined,
-        totalled_hours=totalled,
+        accounted_hours=accounted,
         dropped_rows=dropped,
         kept_from=schema.meta(database, schema.KEPT_FROM),
     )
 
 
 # Roll-ups
+
+
+def mark_stale(database: Database, hours: Collection[int]) -> None:
+    """Measurements of these hours arrived: they are rolled up again."""
+    rows = [(hour,) for hour in sorted(hours)]
+    database.update_many("DELETE FROM rolled_hours WHERE hour = ?", rows)
 
 
 def _roll_up(database: Database, now: Millis, limits: Limits) -> int:
@@ -175,23 +187,25 @@ def _join_allocations(database: Database) -> int:
     return len(pairs)
 
 
-# Totals
+# Accounts
 
 
-def _store_totals(database: Database, now: Millis, watched_until: Millis | None) -> int:
-    """Stores the totals of hours that are over and were watched to their end. Returns how many."""
+def _store_accounts(
+    database: Database, now: Millis, watched_until: Millis | None, read: hour_accounts.Read
+) -> int:
+    """Stores the accounts of hours that are over and were watched to their end. Returns how many."""
     if watched_until is None:
         return 0
-    [[first]] = database.execute("SELECT min(start) FROM allocations")
+    [[first]] = database.execute("SELECT min(start) FROM assets")
     if first is None:
         return 0
     begun = rollup.hour_of(max(int_of(first), schema.meta(database, schema.KEPT_FROM) or 0))
     last = rollup.hour_of(min(now, watched_until))
-    stored = group_totals.stored_hours(database, begun, last)
+    stored = hour_accounts.stored_hours(database, begun, last)
     due = [hour for hour in range(begun, last) if hour not in stored]
-    for hours in group_totals.adjacent(due):
+    for hours in hour_accounts.adjacent(due):
         with databases.writing(database):
-            group_totals.store_hours(database, hours, watched_until=watched_until)
+            hour_accounts.store_hours(database, read, hours)
     return len(due)
 
 
@@ -210,7 +224,7 @@ def _drop_old(database: Database, before: Millis) -> int:
         for table in schema.INTERVALS:
             database.execute(f"DELETE FROM {table} WHERE until <= ?", (cutoff,))  # noqa: S608
         database.execute("DELETE FROM decisions WHERE start < ?", (cutoff,))
-        for table in ("usage", "totals", "total_hours", "rolled_hours"):
+        for table in ("usage", "accounts", "rolled_hours"):
             database.execute(f"DELETE FROM {table} WHERE hour < ?", (hour,))  # noqa: S608
         dropped = counts - sum(_count(database, table) for table in tables)
         if dropped:

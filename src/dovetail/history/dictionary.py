@@ -19,6 +19,7 @@ from dovetail.model.accounting.records import Owner
 MAX_REMEMBERED: Final = 200_000
 CHUNK: Final = 500  # parameters of one statement; SQLite allows 999 in old versions
 MANY: Final = 20_000  # names: from here on reading the whole dictionary is faster
+SPARSEST: Final = 8  # rows of a range for each that is wanted
 DIGEST_BYTES: Final = 16
 
 _OWNER_COLUMNS: Final = (
@@ -163,7 +164,8 @@ class Dictionary:
         }
 
     def _rows(self, columns: str, table: str, ids: Collection[int]) -> Iterator[tuple[object, ...]]:
-        if len(ids) > MANY:
+        # One range where most of it is wanted; a few early names must not make all of history be read.
+        if len(ids) > MANY and max(ids) - min(ids) < SPARSEST * len(ids):
             query = f"SELECT {columns} FROM {table} WHERE id BETWEEN ? AND ?"  # noqa: S608
             wanted = set(ids)
             for row in self._database.execute(query, (min(wanted), max(wanted))):

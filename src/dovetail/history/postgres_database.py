@@ -18,6 +18,7 @@ from dovetail.history.database import Row, Value
 WRITER_LOCK: Final = 0x646F7665  # "dove": one lock per database
 CONNECT_SECONDS: Final = 10
 _TYPES: Final = {
+    "account": "bytea",
     "digest": "bytea",
     "text": "text",
     "name": "text",

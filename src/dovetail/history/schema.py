@@ -75,7 +75,13 @@ _THIRD: Final = (
     "ALTER TABLE usage ADD COLUMN tensor INTEGER",
     "ALTER TABLE usage ADD COLUMN dram INTEGER",
 )
-STEPS: Final = (_FIRST, _SECOND, _THIRD)
+# 4: exact accounts of whole hours, of which all questions about cost and use can be answered, in place of totals.
+_FOURTH: Final = (
+    "DROP TABLE totals",
+    "DROP TABLE total_hours",
+    "CREATE TABLE accounts (hour INTEGER NOT NULL PRIMARY KEY, account BLOB NOT NULL)",
+)
+STEPS: Final = (_FIRST, _SECOND, _THIRD, _FOURTH)
 VERSION: Final = len(STEPS)
 
 INTERVALS: Final = ("assets", "allocations", "waiting", "unusable", "promises", "gaps", "prices")

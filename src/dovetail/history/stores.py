@@ -11,14 +11,17 @@ import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from dovetail import errors
+from dovetail.answer.cost.cost_window import Window
+from dovetail.answer.cost.unpriced_account import Part
 from dovetail.history import (
     compaction,
-    group_totals,
+    hour_accounts,
+    merged_usage,
     postgres_database,
     record_rows,
     rollup,
@@ -29,11 +32,18 @@ from dovetail.history import (
 from dovetail.history import database as databases
 from dovetail.history.database import Database, Row, int_of
 from dovetail.history.dictionary import CHUNK, Dictionary, chunks, digest_of
-from dovetail.model.accounting.records import Gap, Millis, Records, Usage
+from dovetail.model.accounting.records import Gap, Millis, PriceList, Records, Usage
 
 URL_SCHEMES: Final = ("postgresql://", "postgres://")
 _INTERVAL: Final = "start < ? AND (until IS NULL OR until > ?)"
 _INSTANT: Final = "start < ? AND start >= ?"
+# Kinds besides allocations whose records count in accounts.
+_ACCOUNTED: Final = (
+    record_rows.ASSETS,
+    record_rows.WAITING,
+    record_rows.UNUSABLE,
+    record_rows.GAPS,
+)
 
 
 class SupersededError(errors.StateError):
@@ -52,6 +62,13 @@ class Summary(msgspec.Struct, frozen=True):
     rows: Mapping[str, int]
     open_allocations: int
     gaps: tuple[Gap, ...]
+
+
+class Accounts(NamedTuple):
+    """What happened in a window, and the GPUs and gaps that it is about."""
+
+    parts: tuple[Part, ...]
+    described: Records  # assets and gaps only
 
 
 def is_url(location: str) -> bool:
@@ -155,7 +172,7 @@ class Store:
             )
 
     def _append(self, batch: Records) -> None:
-        changed_from: Millis | None = None
+        changes: list[Millis] = []
         kept_from = schema.meta(self._database, schema.KEPT_FROM)
         if kept_from is not None:
             batch = _since(batch, kept_from)
@@ -165,12 +182,17 @@ class Store:
                 continue
             rows = self._rows(kind, items)
             if kind is record_rows.ALLOCATIONS:
-                rows, changed_from = self._new_allocations(rows)
+                rows, changed = self._new_allocations(rows)
+                changes += changed
+            elif kind in _ACCOUNTED:
+                changes += self._changes(kind, rows)
             self._database.insert(kind.table, kind.columns, rows, on_conflict=_on_conflict(kind))
-        if changed_from is not None:
-            group_totals.mark_stale_from(self._database, rollup.hour_of(changed_from))
+        if changes:
+            hour_accounts.mark_stale_from(self._database, rollup.hour_of(min(changes)))
         if batch.usage:
-            group_totals.mark_stale(self._database, self._usage.append(batch.usage))
+            hours = self._usage.append(batch.usage)
+            hour_accounts.mark_stale(self._database, hours)
+            compaction.mark_stale(self._database, hours)
 
     def _rows(self, kind: record_rows.Kind, items: Sequence[Any]) -> list[Row]:
         """The rows of a batch, one per key: of several, the one that ends last, if any ends."""
@@ -191,8 +213,27 @@ class Store:
                 by_key[key] = (*present[:until], row[until], *present[until + 1 :])
         return list(by_key.values())
 
-    def _new_allocations(self, rows: Sequence[Row]) -> tuple[list[Row], Millis | None]:
-        """The rows without those that were joined to an earlier one; and when the first change is.
+    def _changes(self, kind: record_rows.Kind, rows: Sequence[Row]) -> Iterator[Millis]:
+        """When rows change what is stored: at the start of a new record, at the ends of one whose end moves."""
+        places = [kind.columns.index(column) for column in kind.key]
+        start, until = kind.columns.index("start"), kind.columns.index("until")
+        known: dict[tuple[object, ...], Any] = {}
+        columns = ", ".join((*kind.key, "until"))
+        for part in chunks({row[places[0]] for row in rows}, CHUNK):
+            marks = ", ".join("?" * len(part))
+            query = f"SELECT {columns} FROM {kind.table} WHERE {kind.key[0]} IN ({marks})"  # noqa: S608
+            for stored in self._database.execute(query, part):
+                known[stored[:-1]] = stored[-1]
+
+        for row in rows:
+            key = tuple(row[place] for place in places)
+            if key not in known:
+                yield int_of(row[start])
+            elif row[until] is not None and row[until] != known[key]:
+                yield min(int_of(end) for end in (row[until], known[key]) if end is not None)
+
+    def _new_allocations(self, rows: Sequence[Row]) -> tuple[list[Row], list[Millis]]:
+        """The rows without those that were joined to an earlier one; and when they change what is stored.
 
         That is the start of a new allocation, the end of a known one.
         """
@@ -215,7 +256,7 @@ class Store:
             new.append(row)
             changes = (until, stored[start]) if start in stored else (start,)
             times.extend(at for at in changes if isinstance(at, int))
-        return new, min(times, default=None)
+        return new, times
 
     def _take_over(self) -> None:
         """Drops what is remembered if another connection wrote since this one did."""
@@ -233,7 +274,11 @@ class Store:
         """Rolls up, merges and drops what the limits say. Sums over whole records that stay are unchanged."""
         try:
             return compaction.compact(
-                self._database, now, limits, watched_until=self.watched_until()
+                self._database,
+                now,
+                limits,
+                watched_until=self.watched_until(),
+                read=self._accounted_records,
             )
         finally:
             self._forget()
@@ -308,12 +353,17 @@ class Store:
             query += "hour BETWEEN ? AND ?"
             parameters += [first, last]
         rows = self._database.execute(query + " ORDER BY hour, series, start", parameters)
+        return self._usage_of(
+            [(int_of(series), usage_table.row_of(values)) for series, *values in rows]
+        )
 
-        pairs = self._pairs({int_of(row[0]) for row in rows})
+    def _usage_of(self, rows: Sequence[tuple[int, rollup.UsageRow]]) -> Iterator[Usage]:
+        """The measurements of rows, each given with its series."""
+        pairs = self._pairs({series for series, _ in rows})
         texts = self._names.texts({number for pair in pairs.values() for number in pair})
-        for series, *values in rows:
-            asset, allocation = pairs[int_of(series)]
-            yield rollup.to_usage(usage_table.row_of(values), texts[asset], texts[allocation])
+        for series, row in rows:
+            asset, allocation = pairs[series]
+            yield rollup.to_usage(row, texts[asset], texts[allocation])
 
     def _pairs(self, series: Iterable[int]) -> dict[int, tuple[int, int]]:
         pairs: dict[int, tuple[int, int]] = {}
@@ -324,13 +374,32 @@ class Store:
                 pairs[int_of(id_)] = (int_of(asset), int_of(allocation))
         return pairs
 
-    def totals(self, start: Millis, end: Millis) -> tuple[group_totals.Total, ...]:
-        """GPU time by namespace, queue and product. Whole hours that are over come from roll-ups."""
+    def prices(self, window: Window) -> tuple[PriceList, ...]:
+        """The prices that were in force in a window."""
+        return tuple(self._read(record_rows.PRICES, _INTERVAL, (window.end, window.start)))
+
+    def accounts(self, window: Window, cuts: Iterable[Millis] = ()) -> Accounts:
+        """What happened in a window, before prices; it is also cut where steps begin or prices change.
+
+        Whole hours come from stored accounts. Open records last to the end of the window: it must not be later than
+        when they were last confirmed.
+        """
         with databases.reading(self._database):
-            watched_until = self.watched_until()
-            return group_totals.totals(
-                self._database, self._names, start, end, watched_until=watched_until
-            )
+            edges = (window.end, window.start)
+            assets = tuple(self._read(record_rows.ASSETS, _INTERVAL, edges))
+            gaps = tuple(self._read(record_rows.GAPS, _INTERVAL, edges))
+            parts = hour_accounts.parts(self._database, self._accounted_records, window, cuts)
+            return Accounts(tuple(parts), Records(assets=assets, gaps=gaps))
+
+    def _accounted_records(self, start: Millis, end: Millis) -> Records:
+        """Everything that counts in the account of a window, with measurements of each hour merged."""
+        fields: dict[str, Any] = {
+            field: tuple(self._read(kind, _INTERVAL, (end, start)))
+            for field, kind in record_rows.KINDS.items()
+            if kind in (record_rows.ALLOCATIONS, *_ACCOUNTED)
+        }
+        rows = merged_usage.rows(self._database, start, end)
+        return Records(**fields, usage=tuple(self._usage_of(rows)))
 
     def watched_until(self) -> Millis | None:
         """When the recorder last confirmed the open records."""

@@ -7,6 +7,9 @@
     cluster.gpus()
     cluster.why("train-0", namespace="research")
 
+    history = History.open("history.sqlite", prices="prices.yaml")
+    history.cost(window="30d", by="namespace")
+
 Results are frozen structs, the same as `-o json` prints; lists of them are `Table`s that notebooks show. Everything is
 synchronous. It only reads: no method changes a cluster.
 """
@@ -23,8 +26,11 @@ from dovetail.sdk.cluster import Cluster
 from dovetail.sdk.result_table import ObjectTable, Table
 
 if TYPE_CHECKING:
+    from dovetail.answer.cost.budget_forecast import BudgetState
     from dovetail.answer.when import Expectation
+    from dovetail.sdk.recorded_gpus import History
     from dovetail.sdk.shown_answers import Capacity, WhatIf, Why
+    from dovetail.sdk.shown_history import Cost, RightSizes, Utilisation
     from dovetail.sdk.usage import Usage
     from dovetail.tables.items.claim_items import ClaimItem
     from dovetail.tables.items.device_items import DeviceItem
@@ -37,14 +43,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ApiFailure",
+    "BudgetState",
     "Capacity",
     "Changes",
     "ClaimItem",
     "Cluster",
+    "Cost",
     "DeviceItem",
     "DovetailError",
     "Expectation",
     "GpuNodeItem",
+    "History",
     "InputError",
     "NodeItem",
     "NotFound",
@@ -53,12 +62,14 @@ __all__ = [
     "QueueItem",
     "QueueResource",
     "Refused",
+    "RightSizes",
     "StateError",
     "Table",
     "Unauthorised",
     "Unavailable",
     "Usage",
     "UsageRow",
+    "Utilisation",
     "WhatIf",
     "Why",
     "WorkItem",
@@ -66,6 +77,11 @@ __all__ = [
 
 # The engine is loaded by the first question, and these with it: most programs never name them.
 _LATER: Final = {
+    "Utilisation": "dovetail.sdk.shown_history",
+    "RightSizes": "dovetail.sdk.shown_history",
+    "History": "dovetail.sdk.recorded_gpus",
+    "Cost": "dovetail.sdk.shown_history",
+    "BudgetState": "dovetail.answer.cost.budget_forecast",
     "Capacity": "dovetail.sdk.shown_answers",
     "ClaimItem": "dovetail.tables.items.claim_items",
     "DeviceItem": "dovetail.tables.items.device_items",

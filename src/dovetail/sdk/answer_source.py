@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from dovetail.answer.capacity.room_left import Capacity
+    from dovetail.answer.right_size.right_size_answer import Answer as RightSizes
     from dovetail.answer.what_if.what_if_answer import Answer as WhatIf
     from dovetail.answer.when import Expectation
     from dovetail.answer.why.why_answer import Why
+    from dovetail.ask.right_size_asked import RecordedWork
     from dovetail.ask.shapes_asked import ShapeAsked
     from dovetail.sdk.change_list import Changes
     from dovetail.tables.items.claim_items import ClaimItem
@@ -74,3 +76,6 @@ class Source(Protocol):
         prices: Mapping[str, Fraction] | None,
     ) -> WhatIf: ...
     def capacity(self, shape: ShapeAsked, *, gang: int | None, level: str) -> Capacity: ...
+    def right_sizes(
+        self, recorded: RecordedWork, prices: Mapping[str, Fraction] | None
+    ) -> RightSizes: ...

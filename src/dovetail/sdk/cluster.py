@@ -12,16 +12,19 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from dovetail import errors
-from dovetail.sdk import change_list, own_thread
+from dovetail.sdk import change_list, given_prices, own_thread
 from dovetail.sdk.answer_source import Source, Wanted
 from dovetail.sdk.change_list import Change, Changes, Settings, Texts, Work
+from dovetail.sdk.given_prices import Prices
 from dovetail.sdk.result_table import ObjectTable, Table
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
+    from dovetail.answer.right_size.right_size_answer import Answer as RightSizes
     from dovetail.answer.when import Expectation
     from dovetail.ask import cluster_view
+    from dovetail.ask.right_size_asked import RecordedWork
     from dovetail.sdk.shown_answers import Capacity, WhatIf, Why
     from dovetail.sdk.usage import Usage
     from dovetail.tables.items.claim_items import ClaimItem
@@ -33,7 +36,6 @@ if TYPE_CHECKING:
     from dovetail.tables.work.work_items import WorkItem
 
 Path = str | os.PathLike[str]
-Price = str | int | float
 
 GANG: Final = "gang/"
 MOST_GPUS: Final = 32  # of one pod
@@ -280,6 +282,12 @@ class Cluster:
         shown = [shown_answers.shown_as(shown_answers.Why, answer) for answer in found]
         return Table(shown, table_columns.reasons())
 
+    def right_sizes(
+        self, recorded: RecordedWork, *, prices: Mapping[str, Fraction] | None = None
+    ) -> RightSizes:
+        """Which smaller devices recorded work could use, and what the engine makes of it: `History.right_size`."""
+        return self._source.right_sizes(recorded, prices)
+
     # What would be
 
     def what_if(
@@ -295,7 +303,7 @@ class Cluster:
         set: Settings = (),
         end: Texts = (),
         work: Work | None = None,
-        prices: Mapping[str, Price] | Path | None = None,
+        prices: Prices | None = None,
         horizon: str | datetime.timedelta = DEFAULT_HORIZON,
         namespace: str | None = None,
     ) -> WhatIf:
@@ -334,7 +342,7 @@ class Cluster:
             wanted,
             namespace=namespace or self.namespace,
             horizon=_duration(horizon),
-            prices=_prices(prices),
+            prices=given_prices.read(prices),
         )
         return shown_answers.shown_as(shown_answers.WhatIf, answer)
 
@@ -432,21 +440,6 @@ def _duration(horizon: str | datetime.timedelta) -> str:
     if isinstance(horizon, datetime.timedelta):
         return f"{int(horizon.total_seconds())}s"
     return horizon
-
-
-def _prices(given: Mapping[str, Price] | Path | None) -> dict[str, Fraction] | None:
-    from dovetail.ask import what_if_asked
-    from dovetail.sdk import python_words
-
-    if given is None:
-        return None
-    with python_words.said():
-        if isinstance(given, Mapping):
-            return {
-                name: what_if_asked.price(f"{name}={amount}", str(amount))
-                for name, amount in given.items()
-            }
-        return what_if_asked.prices_of_file(os.fspath(given))
 
 
 def _text(path: Path | None) -> str | None:

@@ -20,7 +20,7 @@ from dovetail.answer.capacity.room_left import Capacity
 from dovetail.answer.what_if.what_if_answer import Answer as WhatIf
 from dovetail.answer.when import Expectation
 from dovetail.answer.why.why_answer import Why
-from dovetail.ask import shapes_asked
+from dovetail.ask import right_size_asked, shapes_asked
 from dovetail.ports import failures
 from dovetail.sdk import given_work, http_json
 from dovetail.sdk.answer_source import Documents, Tree, Wanted
@@ -171,6 +171,11 @@ class Dashboard:
         body |= {"horizon": horizon, "namespace": namespace}
         body["prices"] = {name: _decimal(price) for name, price in (prices or {}).items()}
         return _converted(self._connection.post("/what-if", body), WhatIf)
+
+    def right_sizes(
+        self, recorded: right_size_asked.RecordedWork, prices: Mapping[str, Fraction] | None
+    ) -> NoReturn:
+        _unsupported("right sizes: read the cluster itself")
 
     def capacity(self, shape: shapes_asked.ShapeAsked, *, gang: int | None, level: str) -> Capacity:
         if shape.like:

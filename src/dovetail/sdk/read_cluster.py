@@ -18,6 +18,7 @@ import msgspec
 from dovetail import errors
 from dovetail.answer.capacity import room_left
 from dovetail.answer.replica.replica import Replica
+from dovetail.answer.right_size import right_size_answer
 from dovetail.answer.what_if import changes as what_if_changes
 from dovetail.answer.what_if import what_if_answer
 from dovetail.answer.when import Expectation
@@ -27,6 +28,7 @@ from dovetail.ask import (
     capacity_asked,
     cluster_view,
     replicas,
+    right_size_asked,
     scheduler_policy,
     shapes_asked,
     what_if_asked,
@@ -59,6 +61,7 @@ FURTHER: Final = (
     *membership.KINDS,
     registry.TAINT_RULE,
     *why_asked.KINDS,
+    *right_size_asked.KINDS,
     *what_if_asked.work_kinds(),
 )
 
@@ -243,6 +246,12 @@ class ReadCluster:
                     horizon_seconds=seconds,
                     prices=prices,
                 )
+
+    def right_sizes(
+        self, recorded: right_size_asked.RecordedWork, prices: Mapping[str, Fraction] | None
+    ) -> right_size_answer.Answer:
+        with self._lock:
+            return right_size_asked.right_sizes(recorded, self._reading.replica, prices=prices)
 
     def capacity(
         self, shape: shapes_asked.ShapeAsked, *, gang: int | None, level: str

@@ -21,7 +21,7 @@ from dovetail.tables.items.gpu_items import GpuNodeItem
 from dovetail.tables.items.node_items import NodeItem
 from dovetail.tables.items.pod_items import PodItem
 from dovetail.tables.items.queue_items import QueueItem
-from dovetail.tables.work import usage_table, work_table
+from dovetail.tables.work import gpu_usage_table, work_table
 from dovetail.tables.work.work_items import WorkItem
 
 Now = datetime.datetime
@@ -142,4 +142,4 @@ def _device_cells(device: DeviceItem) -> tuple[str, ...]:
 
 
 def _number(amount: float | None) -> str:
-    return usage_table.gpus(amount)
+    return gpu_usage_table.gpus(amount)

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dovetail.sdk import html_text
 from dovetail.sdk.result_table import Columns, Table
 from dovetail.tables import text
-from dovetail.tables.work import usage_table
+from dovetail.tables.work import gpu_usage_table
 from dovetail.tables.work.gpu_holdings import UsageRow
 
 COLUMNS: Columns[UsageRow] = Columns(
-    usage_table.headers("name"), usage_table.cells, "usage", usage_table.tree
+    gpu_usage_table.headers("name"), gpu_usage_table.cells, "usage", gpu_usage_table.tree
 )
 
 
@@ -35,8 +35,8 @@ class Usage(Table[UsageRow]):
         """The tables as HTML."""
         parts = []
         for key, rows in self._sections(self[:max_rows]):
-            cells = [usage_table.cells(row) for row in rows]
-            parts.append(html_text.table(usage_table.headers(key), cells))
+            cells = [gpu_usage_table.cells(row) for row in rows]
+            parts.append(html_text.table(gpu_usage_table.headers(key), cells))
         if max_rows is not None and len(self) > max_rows:
             parts.append(html_text.paragraph(f"... and {len(self) - max_rows} more"))
         return html_text.document(parts or [html_text.paragraph(self._nothing)])
@@ -44,8 +44,8 @@ class Usage(Table[UsageRow]):
     def _text(self, items: Sequence[UsageRow]) -> str:
         blocks = []
         for key, rows in self._sections(items):
-            cells = [usage_table.cells(row) for row in rows]
-            blocks.append("\n".join(text.table(usage_table.headers(key), cells)))
+            cells = [gpu_usage_table.cells(row) for row in rows]
+            blocks.append("\n".join(text.table(gpu_usage_table.headers(key), cells)))
         return "\n\n".join(blocks) or self._nothing
 
     def _sections(self, items: Sequence[UsageRow]) -> list[tuple[str, list[UsageRow]]]:

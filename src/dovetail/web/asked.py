@@ -15,12 +15,13 @@ from dovetail.kubetypes import registry
 from dovetail.web import problems
 
 if TYPE_CHECKING:
-    from dovetail.answer.cost.cost_window import Window
+    from dovetail.answer.cost.cost_ledger import Question
     from dovetail.answer.cost.price_list import PriceList
     from dovetail.answer.replica.replica import Replica
     from dovetail.ask.cluster_view import View
-    from dovetail.ask.recorded_history import Recorded
+    from dovetail.ask.recorded_history import Account
     from dovetail.model import policy
+    from dovetail.model.accounting.records import Millis
 
 T = TypeVar("T")
 
@@ -85,7 +86,9 @@ class Accounting(Protocol):
 
     def prices(self) -> PriceList: ...
 
-    def records(self, window: Window) -> Recorded: ...
+    def until(self, now: Millis) -> Millis: ...
+
+    def account(self, question: Question, now: Millis) -> Account: ...
 
 
 class Asked:

@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 
-from dovetail.answer.cost import budget_forecast, cost_window
+from dovetail.answer.cost import budget_forecast, cost_ledger, cost_window
 from dovetail.model.accounting import records
 from tests.answer.cost import accounts
 
@@ -30,8 +30,14 @@ def held_daily(hours: list[float]) -> records.Records:
 def state(
     recorded: records.Records, per_month: float, *, hours: float, queue: str = "research"
 ) -> budget_forecast.BudgetState:
-    known = accounts.prices(prices(per_month, queue))
-    (only,) = budget_forecast.budgets(recorded, known, accounts.at(hours))
+    return state_of(recorded, prices(per_month, queue), accounts.at(hours))
+
+
+def state_of(recorded: records.Records, text: str, now: int) -> budget_forecast.BudgetState:
+    known = accounts.prices(text)
+    account = cost_ledger.ledger(recorded, budget_forecast.question(known, now), now)
+    first = min(asset.start for asset in recorded.assets)
+    (only,) = budget_forecast.budgets(account, known, first=first, now=now)
     return only
 
 
@@ -103,10 +109,11 @@ def test_a_pattern_sums_queues_and_other_queues_do_not_count() -> None:
 
 
 def test_what_has_no_price_marks_the_budget() -> None:
-    known = accounts.prices(
+    only = state_of(
+        held_daily([10.0, 10.0]),
         "currency: USD\nprices: [{product: '*A100*', perHour: 1}]\n"
-        "budgets: [{queue: research, perMonth: 1}]"
+        "budgets: [{queue: research, perMonth: 1}]",
+        accounts.at(48),
     )
-    (only,) = budget_forecast.budgets(held_daily([10.0, 10.0]), known, accounts.at(48))
     assert only.spent == 0.00
     assert only.partial == (f"no price for {accounts.H100}",)

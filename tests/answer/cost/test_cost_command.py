@@ -64,7 +64,7 @@ def test_without_prices_gpu_hours_are_shown_and_no_money() -> None:
 
 def test_examples_are_used_by_name_only_and_say_so() -> None:
     run = cost(*WEEK, prices="examples")
-    assert "prices are examples of list prices, not yours" in run.err
+    assert "prices are placeholders of no provider" in run.err
     assert run.column("COST USD")[-1] != "-"
 
 

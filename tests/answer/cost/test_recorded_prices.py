@@ -75,7 +75,7 @@ def test_budgets_are_those_of_the_last_document() -> None:
         records.PriceList("p", document(1, old), 0, HOUR),
         records.PriceList("p", document(1, new), HOUR),
     )
-    [state] = budget_forecast.budgets(given, NOTHING, 2 * DAY)
+    [state] = budget_forecast.of_records(given, 2 * DAY)
     assert (state.queue, state.budget) == ("q", 20)
 
 

@@ -322,18 +322,26 @@ def test_allocations_in_the_form_of_opencost_sum_to_what_gpus_cost(
     shape = opencost_allocations.Shape(
         include_idle=True, idle_by_node=idle_by_node, accumulate_by=accumulate_by
     )
-    reply = opencost_allocations.allocations(recorded, asked, shape, question.window.end)
+    reply = _reply(recorded, asked, shape)
     items = [item for step in reply.data for item in step.values()]
     rounding = 0.00001 * max(1, len(items))
     assert abs(sum(item.total_cost for item in items) - assets) <= rounding
     shared = msgspec.structs.replace(shape, share_idle=True, idle_by_node=False)
-    reply = opencost_allocations.allocations(recorded, asked, shared, question.window.end)
+    reply = _reply(recorded, asked, shared)
     names = {name for step in reply.data for name in step}
     assert not any("__idle__" in name for name in names)
     items = [item for step in reply.data for item in step.values()]
     worked = [step for step in account.steps if _has_work(step)]
     due = sum(step.assets for step in worked) / CURRENCY
     assert abs(sum(item.total_cost for item in items) - due) <= 0.00001 * max(1, len(items))
+
+
+def _reply(
+    recorded: records.Records, asked: cost_ledger.Question, shape: opencost_allocations.Shape
+) -> opencost_allocations.AllocationReply:
+    end = asked.window.end
+    account = cost_ledger.ledger(recorded, opencost_allocations.marked(asked, shape), end)
+    return opencost_allocations.allocations(account, shape, end)
 
 
 def _has_work(step: cost_ledger.Step) -> bool:

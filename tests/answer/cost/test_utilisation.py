@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail.answer.cost import cost_keys, cost_window, gpu_utilisation
+from dovetail.answer.cost import cost_keys, cost_ledger, cost_window, gpu_utilisation
 from dovetail.model.accounting import records
 from tests.answer.cost import accounts
 
@@ -23,7 +23,11 @@ RECORDED = records.Records(
 
 def answer(keys: str, recorded: records.Records = RECORDED) -> gpu_utilisation.Utilisation:
     steps = cost_window.steps(WINDOW, accounts.HOUR)
-    return gpu_utilisation.utilisation(recorded, steps, cost_keys.parse(keys), now=accounts.at(4))
+    question = gpu_utilisation.question(steps, cost_keys.parse(keys))
+    account = cost_ledger.ledger(recorded, question, accounts.at(4))
+    return gpu_utilisation.utilisation(
+        account, question.keys, first=accounts.at(0), now=accounts.at(4)
+    )
 
 
 def test_what_is_measured_is_busy_or_idle_and_the_rest_is_neither() -> None:

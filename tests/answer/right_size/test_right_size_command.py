@@ -38,7 +38,7 @@ def of_pod(pod: dict[str, Any]) -> records.Records:
 
 def test_records_alone_give_advice_without_patches(tmp_path: Path) -> None:
     file = saved(tmp_path, building.work())
-    run = running.inside(tmp_path, "right-size", "--records", file, "--no-cluster")
+    run = running.inside(tmp_path, "right-size", "--history", file, "--no-cluster")
     assert run.code == 0
     assert run.lines[1].split()[:5] == ["deployment/team/chat", "whole", "GPU", "MIG", "1g.10gb"]
     assert "shrink whole GPU -> MIG 1g.10gb" in run.out
@@ -49,7 +49,7 @@ def test_records_alone_give_advice_without_patches(tmp_path: Path) -> None:
 
 def test_a_cluster_that_cannot_be_read_costs_the_patches_only(tmp_path: Path) -> None:
     file = saved(tmp_path, building.work())
-    run = running.inside(tmp_path / "none", "right-size", "--records", file, "-o", "json")
+    run = running.inside(tmp_path / "none", "right-size", "--history", file, "-o", "json")
     assert run.code == 0
     assert "no cluster was read" in run.err
     (advice,) = msgspec.json.decode(run.out)["work"]
@@ -63,7 +63,7 @@ def test_prices_and_partial_figures_are_shown(tmp_path: Path) -> None:
     gap = records.Gap(records.GapSource.METRICS, 0, 1)
     file = saved(tmp_path, building.with_field(building.work(), gaps=(gap,)))
     run = running.inside(
-        tmp_path, "right-size", "--records", file, "--no-cluster", "--prices", str(prices)
+        tmp_path, "right-size", "--history", file, "--no-cluster", "--prices", str(prices)
     )
     assert "411.43" in run.lines[1]
     assert "8.0 GiB*" in run.lines[1]
@@ -72,7 +72,7 @@ def test_prices_and_partial_figures_are_shown(tmp_path: Path) -> None:
 
 def test_nothing_measured_is_said(tmp_path: Path) -> None:
     file = saved(tmp_path, building.with_field(building.work(), usage=()))
-    run = running.inside(tmp_path, "right-size", "--records", file, "--no-cluster")
+    run = running.inside(tmp_path, "right-size", "--history", file, "--no-cluster")
     assert run.code == 0
     assert "no usage was measured in this window: nothing is recommended" in run.out
     assert "?" in run.lines[1]
@@ -80,10 +80,10 @@ def test_nothing_measured_is_said(tmp_path: Path) -> None:
 
 def test_the_window_and_the_namespace_choose(tmp_path: Path) -> None:
     file = saved(tmp_path, building.work())
-    other = running.inside(tmp_path, "right-size", "--records", file, "--no-cluster", "-n", "other")
+    other = running.inside(tmp_path, "right-size", "--history", file, "--no-cluster", "-n", "other")
     assert "no work held a GPU in this window" in other.out
     short = running.inside(
-        tmp_path, "right-size", "--records", file, "--no-cluster", "--window", "2d", "-o", "json"
+        tmp_path, "right-size", "--history", file, "--no-cluster", "--window", "2d", "-o", "json"
     )
     (advice,) = msgspec.json.decode(short.out)["work"]
     assert advice["gpuHoursHeld"] == 48
@@ -93,11 +93,11 @@ def test_the_window_and_the_namespace_choose(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ((), "give --history FILE|URL or --records FILE.json"),
-        (("--records", "absent.json"), "absent.json: cannot be read"),
-        (("--records", "-", "--window", "soon"), '--window "soon": expected a duration'),
-        (("--records", "-"), "<stdin>: no records of GPU accounting"),
-        (("--records", "-", "--prices", "absent.yaml"), "no records"),
+        ((), "Missing option '--history'"),
+        (("--history", "absent.json"), "absent.json: cannot be read"),
+        (("--history", "-", "--window", "soon"), '--window "soon": expected a duration'),
+        (("--history", "-"), "<stdin>: expected an object with assets, allocations"),
+        (("--history", "-", "--prices", "absent.yaml"), "<stdin>: expected an object"),
     ],
 )
 def test_bad_input(tmp_path: Path, options: tuple[str, ...], problem: str) -> None:
@@ -111,11 +111,11 @@ def test_bad_input(tmp_path: Path, options: tuple[str, ...], problem: str) -> No
     [
         ('{"usage": [{"asset": "a", "allocation": "", "start": 0, "end": 99999999999999999}]}', "usage[0].end"),
         ('{"assets": [{"asset": "a", "node": "n", "product": "p", "start": -1}]}', "assets[0].start"),
-        ('{"other": ' + "[" * 100_000, "no records of GPU accounting"),
+        ('{"other": ' + "[" * 100_000, "<stdin>: not JSON"),
     ],
 )  # fmt: skip
 def test_hostile_records_are_refused_by_name(tmp_path: Path, text: str, problem: str) -> None:
-    run = running.inside(tmp_path, "right-size", "--records", "-", "--no-cluster", stdin=text)
+    run = running.inside(tmp_path, "right-size", "--history", "-", "--no-cluster", stdin=text)
     assert run.code == 2
     assert problem in run.err
 
@@ -130,12 +130,12 @@ def test_patches_make_the_pod_run_on_the_smaller_device(small: Path, tmp_path: P
     assert applied.code == 0, applied.err
     pod = _running_pod(small)
     file = saved(tmp_path, of_pod(pod))
-    run = running.inside(small, "right-size", "--records", file, "-o", "json")
+    run = running.inside(small, "right-size", "--history", file, "-o", "json")
     (advice,) = msgspec.json.decode(run.out)["work"]
     assert advice["isPatchable"]
     assert advice["whatIf"]["fitBefore"] == 15
     assert advice["whatIf"]["fitAfter"] == 16 * 7 - 1
-    shown = running.inside(small, "right-size", "--records", file, "-o", "wide")
+    shown = running.inside(small, "right-size", "--history", file, "-o", "wide")
     assert "kubectl delete resourceclaimtemplate.resource.k8s.io gpu -n team" in shown.out
 
     for patch in advice["patches"]:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dovetail.answer.cost import cost_window, price_file, price_list
+from dovetail.answer.cost import cost_ledger, cost_window, price_file, price_list
 from dovetail.answer.replica.replica import Replica
 from dovetail.ask import cluster_view, recorded_history, replicas, scheduler_policy
 from dovetail.kubetypes import codec, object_set
@@ -225,8 +225,11 @@ class Accounted:
         text = "currency: USD\nprices: [{perHour: 2}]\nbudgets: [{queue: train, perMonth: 100}]\n"
         return price_file.read(text, "prices.yaml")
 
-    def records(self, window: cost_window.Window) -> recorded_history.Recorded:
-        return self._recorded
+    def until(self, now: int) -> int:
+        return self._recorded.until_or(now)
+
+    def account(self, question: cost_ledger.Question, now: int) -> recorded_history.Account:
+        return recorded_history.of_records(self._recorded, question, now)
 
 
 def _held(namespace: str, pod_name: str, asset: str) -> records.Allocation:

@@ -9,7 +9,11 @@ import pytest
 
 from dovetail.model.accounting import records
 from dovetail.web import asked, problems
-from dovetail.web.api import allocation_resource, cost_resource, utilisation_resource
+from dovetail.web.api.accounting import (
+    allocation_resource,
+    cost_resource,
+    utilisation_resource,
+)
 from tests.web.api import clusters
 
 # RECORDED: ten hours of one GPU at 2.00; half of it for train, a quarter (half of the time half) for secret.

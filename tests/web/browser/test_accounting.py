@@ -16,6 +16,7 @@ from tests.web.browser import browsing, embedded_cluster
 pytestmark = pytest.mark.slow
 
 NAMESPACE = "ledger"
+QUEUED = "curves"
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +87,19 @@ def test_a_window_that_is_none_is_refused_with_what_was_expected(reader: browsin
     page = reader.open("/cost?window=often")
     sync_api.expect(page.locator(".state-error").first).to_contain_text("expected today")
     reader.complaints.clear()  # the browser notes the 400
+
+
+def test_queues_show_what_they_held_over_recorded_time(
+    ledger: embedded_cluster.Cluster, reader: browsing.Visit
+) -> None:
+    metadata = {"name": QUEUED, "labels": {"team": QUEUED}}
+    spec = {"namespaceSelector": {"matchLabels": {"team": QUEUED}}}
+    queue = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Queue", "metadata": {"name": QUEUED}}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    ledger.apply(namespace, queue | {"spec": spec}, *embedded_cluster.one_gpu("held", QUEUED))
+    try:
+        page = reader.open("/queues")
+        chart = page.get_by_role("img", name=f"GPUs of {QUEUED}: at most")
+        sync_api.expect(chart).to_be_visible(timeout=waiting.GIVE_UP_SECONDS * 1000)
+    finally:
+        ledger.run("delete", "queue", QUEUED)  # other tests see a cluster without queues

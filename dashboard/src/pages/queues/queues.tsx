@@ -9,6 +9,7 @@ import { amount, bytes, counted, number } from "../../ui/format.ts";
 import { Gauge, State } from "../../ui/marks.tsx";
 import { Empty, Loaded } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
+import { QueueHistory } from "./queue-history.tsx";
 
 export function QueuesPage() {
   const queues = useResource<Page<QueueItem>>("queues", (signal) => getAll("/queues", {}, signal), { follows: ["queues", "workloads"] });
@@ -23,7 +24,10 @@ export function QueuesPage() {
       <Loaded of={queues} what="queues">
         {(page) =>
           page.items.length ? (
-            <Tree items={page.items} resource={param("resource") || (names.find((name) => name.includes("gpu")) ?? names[0] ?? "gpu")} />
+            <>
+              <Tree items={page.items} resource={param("resource") || (names.find((name) => name.includes("gpu")) ?? names[0] ?? "gpu")} />
+              <QueueHistory names={new Set(page.items.map(({ name }) => name))} />
+            </>
           ) : (
             <Empty title="The cluster has no queues">
               <p>

@@ -2,15 +2,16 @@
 // is said, never drawn as zero.
 import { get } from "../../api/client.ts";
 import { useResource } from "../../api/resource.ts";
-import type { Utilisation, UtilisationRow, UtilisationStep } from "../../api/types.ts";
+import type { Utilisation, UtilisationRow } from "../../api/types.ts";
 import { param } from "../../app/router.ts";
 import { LINES, Notes, Partial, rowName, useAgain } from "../../ui/accounting.tsx";
 import { Choice, Head, Panel } from "../../ui/controls.tsx";
 import { hours, percent, span } from "../../ui/format.ts";
-import { type Series, StackChart, type StackStep } from "../../ui/stack-chart.tsx";
+import { type Series, StackChart } from "../../ui/stack-chart.tsx";
 import { Empty, Loaded } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { Time } from "../../ui/time.tsx";
+import { stackStep } from "../../ui/use-over-time.ts";
 import { DEFAULT_WINDOW, stepOf, WINDOWS } from "../../ui/window.ts";
 
 const KEYS = [
@@ -94,26 +95,6 @@ function View({ result, step }: { result: Utilisation; step: string }) {
       <Rows result={result} />
     </>
   );
-}
-
-/** GPU-hours of a step as GPUs on average; null where nothing was recorded. */
-function stackStep({ start, end, knownHours }: UtilisationStep, row: UtilisationRow | undefined): StackStep {
-  if (knownHours <= 0) return { start, end, values: null };
-  if (!row) return { start, end, values: {} };
-  const gpus = (hours: number | null) => (hours ?? 0) / knownHours;
-  return {
-    start,
-    end,
-    values: {
-      used: gpus(row.busy),
-      idle: gpus(row.idle),
-      unmeasured: gpus(row.unmeasured),
-      unallocated: gpus(row.unallocated),
-      unusable: gpus(row.unusable),
-      waiting: gpus(row.waiting),
-    },
-    isPartial: row.partial.length > 0,
-  };
 }
 
 function Rows({ result }: { result: Utilisation }) {

@@ -71,36 +71,47 @@ def needed(now: records.Millis) -> Window:
     return Window(start, max(now, start + 1))
 
 
-def budgets(
-    recorded: records.Records,
-    prices: price_list.PriceList,
-    now: records.Millis,
-) -> tuple[BudgetState, ...]:
-    """The state of every budget of the price list, in its order. Without one, the recorded prices count."""
+def question(prices: price_list.PriceList, now: records.Millis) -> cost_ledger.Question:
+    """What is asked of the records: days by queue, this month and a while before."""
     window = needed(now)
-    prices = recorded_prices.in_force(prices, recorded.prices, window)
     midnight = now - now % DAY
     edges = [*range(window.start, midnight + 1, DAY), now]
     days = tuple(Window(start, end) for start, end in itertools.pairwise(edges) if start < end)
     if not days:
         days = (window,)
-    question = cost_ledger.Question(prices, days, cost_keys.parse("queue"))
-    account = cost_ledger.ledger(recorded, question, now)
-    return tuple(_state(budget, prices, account, recorded, now) for budget in prices.budgets)
+    return cost_ledger.Question(prices, days, cost_keys.parse("queue"))
+
+
+def of_records(recorded: records.Records, now: records.Millis) -> tuple[BudgetState, ...]:
+    """The state of every budget of the prices that were recorded last."""
+    prices = recorded_prices.in_force(price_list.PriceList(), recorded.prices, needed(now))
+    account = cost_ledger.ledger(recorded, question(prices, now), now)
+    first = min((asset.start for asset in recorded.assets), default=now)
+    return budgets(account, prices, first=first, now=now)
+
+
+def budgets(
+    account: cost_ledger.Ledger,
+    prices: price_list.PriceList,
+    *,
+    first: records.Millis,
+    now: records.Millis,
+) -> tuple[BudgetState, ...]:
+    """The state of every budget of the price list, in its order. `first`: since when there are records of GPUs."""
+    return tuple(_state(budget, prices, account, first, now) for budget in prices.budgets)
 
 
 def _state(
     budget: price_list.Budget,
     prices: price_list.PriceList,
     account: cost_ledger.Ledger,
-    recorded: records.Records,
+    first: records.Millis,
     now: records.Millis,
 ) -> BudgetState:
     month = cost_window.month_of(now)
     midnight = now - now % DAY
     costs = [(step.window, *_cost(step, budget.queue)) for step in account.steps]
     spent = sum(cost for window, cost, _ in costs if window.start >= month.start)
-    first = min((asset.start for asset in recorded.assets), default=now)
     whole_days = [
         cost
         for window, cost, _ in costs

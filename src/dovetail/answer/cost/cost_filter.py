@@ -70,6 +70,7 @@ _FIELDS: Final[dict[str, Callable[[Subject], str]]] = {
     "product": _label("app"),
     "team": _label("team"),
 }
+_AS_KEYS: Final = frozenset({"cluster", "node", "namespace", "controllerKind", "pod", "queue"})
 _LABEL: Final = "label"
 _LOWER_VALUES: Final = frozenset({"controllerKind"})
 _NOT_RECORDED: Final = frozenset({"container", "provider", "services", "annotation"})
@@ -104,6 +105,12 @@ def parse(written: str) -> Test | None:
         return None
     parser = _Parser(list(_tokens(written)))
     return parser.filter()
+
+
+def fields(written: str) -> frozenset[str]:
+    """What a filter reads of a subject: keys of the same name, and words of the filter for everything else."""
+    words = {token.text for token in _tokens(written) if token.kind == "word"}
+    return frozenset(word if word in _AS_KEYS else f"filter {word}" for word in words)
 
 
 def _tokens(written: str) -> Iterator[_Token]:

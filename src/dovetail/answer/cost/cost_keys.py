@@ -82,6 +82,7 @@ class Keys(NamedTuple):
 
     names: tuple[str, ...]
     reads: tuple[Read, ...]
+    computed: frozenset[str] = frozenset()  # names of keys made of what other keys and filters read
 
     def of(self, subject: Subject) -> tuple[str, ...]:
         """The values of the keys."""

@@ -8,7 +8,7 @@ its share of GPUs. Figures that are not complete carry the reasons. Never rounds
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -118,6 +118,8 @@ class Question(NamedTuple):
     keys: cost_keys.Keys
     cluster: str = ""
     keep: Callable[[cost_keys.Subject], bool] | None = None  # None: everything
+    kept_by: frozenset[str] = frozenset()  # the keys of a subject that `keep` looks at
+    gap_text: Callable[[records.Gap, Window], str] | None = None  # None: as people read it
 
     @property
     def window(self) -> Window:
@@ -208,9 +210,10 @@ class _Accounting:
         """Why figures of the segment are not complete, and whether only how busy holders were is unknown."""
         if rate is None:
             self._note_unpriced(segment)
-            yield f"no price for {_described(segment.asset)}", False
+            yield no_price_text(segment.asset), False
         for gap in segment.gaps:
-            yield _gap_text(gap, self._known), gap.source is records.GapSource.METRICS
+            describe = self._question.gap_text or gap_text
+            yield describe(gap, self._known), gap.source is records.GapSource.METRICS
 
     def _note_unpriced(self, segment: gpu_segments.Segment) -> None:
         unpriced = self._unpriced.setdefault(_described(segment.asset), _Unpriced(set(), []))
@@ -255,7 +258,7 @@ class _Accounting:
         if prices.is_example:
             yield Note(
                 code="example-prices",
-                message="prices are examples of list prices, not yours; give your own with --prices FILE",
+                message="prices are placeholders of no provider; give your own with --prices FILE",
             )
         for product, unpriced in sorted(self._unpriced.items()):
             gpus = sum(count for _, count in unpriced.assets)
@@ -270,13 +273,9 @@ class _Accounting:
             end = self._known.end if gap.end is None else gap.end
             if gap.start < self._known.end and end > self._known.start:
                 code = f"{gap.source.value}-gap"
-                yield Note(code=code, message=_gap_text(gap, self._known))
-        for asset, micro_hours in _unknown(self._recorded, self._known).items():
-            hours = micro_hours / WAITING_GPU_HOUR
-            yield Note(
-                code="unknown-gpu",
-                message=f"no record describes GPU {asset}: {hours:.2f} allocated GPU-hours count nowhere",
-            )
+                yield Note(code=code, message=gap_text(gap, self._known))
+        strays = gpu_segments.unknown_assets(self._recorded, self._known)
+        yield from unknown_notes(unknown_times(strays, self._known))
 
 
 class _Unpriced(NamedTuple):
@@ -293,23 +292,57 @@ def _waiting(
         owner = record.owner
         by_pod.setdefault(owner.pod_uid or f"{owner.namespace}/{owner.pod}", []).append(record)
     for waits in by_pod.values():
-        waits.sort(key=lambda record: record.start)
-        starts = [record.start for record in waits[1:]]
-        for record, following in zip(waits, [*starts, window.end], strict=True):
-            end = window.end if record.end is None else min(record.end, window.end)
-            start, end = max(record.start, window.start), min(end, following)
-            if start < end:
-                yield record, start, end
+        yield from _latest_of_each_time(waits, window)
 
 
-def _unknown(recorded: records.Records, window: Window) -> Mapping[str, int]:
-    """GPU time by GPUs that no record describes."""
+def _latest_of_each_time(
+    waits: list[records.Waiting], window: Window
+) -> Iterator[tuple[records.Waiting, records.Millis, records.Millis]]:
+    """When each of one pod's waits is the one that began last. Each is put on a stack, and taken off, once."""
+    waits.sort(key=lambda record: record.start)
+    begun: list[records.Waiting] = []  # the last on top
+    time = window.start
+    for following in (*waits, None):
+        until = window.end
+        if following is not None:
+            until = min(max(following.start, window.start), window.end)
+        while begun and time < until:
+            record = begun[-1]
+            end = window.end if record.end is None else record.end
+            if end <= time:
+                begun.pop()
+                continue
+            yield record, time, min(end, until)
+            time = min(end, until)
+        time = max(time, until)
+        if following is not None:
+            begun.append(following)
+
+
+def unknown_times(strays: Iterable[records.Allocation], window: Window) -> dict[str, int]:
+    """Micro-GPU times milliseconds by GPUs that no record describes."""
     times: dict[str, int] = {}
-    for allocation in gpu_segments.unknown_assets(recorded, window):
+    for allocation in strays:
         end = window.end if allocation.end is None else min(allocation.end, window.end)
         time = (end - max(allocation.start, window.start)) * allocation.micro_gpu
-        times[allocation.asset] = times.get(allocation.asset, 0) + time
+        if time > 0:
+            times[allocation.asset] = times.get(allocation.asset, 0) + time
     return dict(sorted(times.items()))
+
+
+def unknown_notes(times: Mapping[str, int]) -> Iterator[Note]:
+    """That allocated GPUs count nowhere."""
+    for asset, time in sorted(times.items()):
+        yield Note(
+            code="unknown-gpu",
+            message=f"no record describes GPU {asset}: {time / WAITING_GPU_HOUR:.2f} allocated GPU-hours "
+            "count nowhere",
+        )
+
+
+def no_price_text(asset: records.Asset) -> str:
+    """Why a figure is not complete."""
+    return f"no price for {_described(asset)}"
 
 
 def _described(asset: records.Asset) -> str:
@@ -322,7 +355,8 @@ def _described(asset: records.Asset) -> str:
     return " ".join(words)
 
 
-def _gap_text(gap: records.Gap, window: Window) -> str:
+def gap_text(gap: records.Gap, window: Window) -> str:
+    """Why figures that touch a gap are not complete."""
     end = window.end if gap.end is None else min(gap.end, window.end)
     start = timestamps.to_text(moment_of(max(gap.start, window.start)))
     what = f"{gap.subject or 'the cluster'} was not watched"

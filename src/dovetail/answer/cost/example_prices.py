@@ -1,7 +1,8 @@
-"""Examples of list prices, to try `dovetail cost` without a price file. Never used unless they are asked for by name.
+"""Placeholder prices, to try `dovetail cost` without a price file. Never used unless they are asked for by name.
 
-One GPU-hour in US dollars, on demand, of the order that public clouds asked in 2025; rounded, without region or
-contract. They are marked as examples in every answer that uses them: a bill needs prices of one's own.
+One GPU-hour in US dollars. The figures are taken from no price list: they are chosen so that a newer board costs more
+than an older one, and nothing else about them is meant. Every answer that uses them says so: a bill needs prices of
+one's own.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ was not measured is neither busy nor idle. Never knows prices.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Final
 
@@ -18,12 +17,6 @@ from dovetail.answer.cost.cost_ledger import Line
 from dovetail.model.accounting import records
 
 DIGITS: Final = 6
-# A price of nothing for every GPU: the account then has no remarks about missing prices.
-_FREE: Final = price_list.PriceList(
-    prices=(price_list.Price(match=price_list.Match(), nano_per_hour=0),)
-)
-
-Keep = Callable[[cost_keys.Subject], bool]
 
 
 class UtilisationRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -66,19 +59,16 @@ class Utilisation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     notes: tuple[cost_ledger.Note, ...]
 
 
+def question(steps: tuple[cost_window.Window, ...], keys: cost_keys.Keys) -> cost_ledger.Question:
+    """What is asked of the records. A reader may add what is to be kept."""
+    return cost_ledger.Question(prices=price_list.FREE, steps=steps, keys=keys)
+
+
 def utilisation(
-    recorded: records.Records,
-    steps: tuple[cost_window.Window, ...],
-    keys: cost_keys.Keys,
-    now: records.Millis,
-    *,
-    keep: Keep | None = None,
+    account: cost_ledger.Ledger, keys: cost_keys.Keys, *, first: records.Millis, now: records.Millis
 ) -> Utilisation:
-    """The answer. Records that are still open last until now. `keep` leaves out subjects."""
-    question = cost_ledger.Question(prices=_FREE, steps=steps, keys=keys, keep=keep)
-    account = cost_ledger.ledger(recorded, question, now)
-    first = min((asset.start for asset in recorded.assets), default=now)
-    known = [_known_hours(step, first, now) for step in steps]
+    """The answer, of the account of such a question. `first`: since when there are records of GPUs."""
+    known = [_known_hours(step.window, first, now) for step in account.steps]
 
     whole: dict[cost_ledger.Key, cost_ledger.Row] = {}
     for step in account.steps:
@@ -86,8 +76,8 @@ def utilisation(
             whole.setdefault(key, cost_ledger.Row()).merge(row)
     total = _total(whole)
     return Utilisation(
-        start=cost_window.moment_of(question.window.start),
-        end=cost_window.moment_of(question.window.end),
+        start=cost_window.moment_of(account.window.start),
+        end=cost_window.moment_of(account.window.end),
         as_of=cost_window.moment_of(now),
         aggregate=keys.names,
         is_measured=total.busy is not None,

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from dovetail import errors
-from dovetail.answer.cost import cost_keys, cost_ledger, cost_window, recorded_prices
+from dovetail.answer.cost import cost_keys, cost_ledger, cost_window
 from dovetail.answer.cost.cost_ledger import CURRENCY, GPU_HOUR, Key, Line, Row
 from dovetail.answer.cost.cost_window import Window, moment_of
 from dovetail.model.accounting import records
@@ -31,7 +31,9 @@ _ALIASES: Final = {
     "team": "label:team",
     "gpuType": "product",
 }
-_MARKS: Final = ("its node", "free or held", "shown or not")
+_NODE_MARK: Final = "node of idle"
+_STATE_MARKS: Final = ("free or held", "shown or not")
+_MARKS: Final = (_NODE_MARK, *_STATE_MARKS)
 _WORK: Final = "work"
 _SHOWN: Final = "shown"
 _LEFT_OUT: Final = "left out"
@@ -149,21 +151,14 @@ def keys_of(aggregate: str) -> cost_keys.Keys:
     return cost_keys.parse([_ALIASES.get(word, word) for word in words])
 
 
-def allocations(
-    recorded: records.Records,
-    question: cost_ledger.Question,
-    shape: Shape,
-    now: records.Millis,
-) -> AllocationReply:
-    """The rows of every step, or of the steps together. Without prices, the recorded ones count."""
-    prices = recorded_prices.in_force(question.prices, recorded.prices, question.window)
-    question = question._replace(prices=prices)
-    account = cost_ledger.ledger(recorded, _marked(question), now)
+def allocations(account: cost_ledger.Ledger, shape: Shape, now: records.Millis) -> AllocationReply:
+    """The rows of every step, or of the steps together, of the account of a marked question."""
+    steps = tuple(step.window for step in account.steps)
     buckets: list[tuple[Window, tuple[int, ...]]] = [
-        (step, (index,)) for index, step in enumerate(question.steps)
+        (step, (index,)) for index, step in enumerate(steps)
     ]
     if shape.accumulate_by:
-        buckets = list(cost_window.buckets(question.steps, shape.accumulate_by))
+        buckets = list(cost_window.buckets(steps, shape.accumulate_by))
     data = []
     for window, indexes in buckets:
         rows: dict[Key, _Sum] = {}
@@ -184,7 +179,7 @@ class _Sum:
         self.is_idle = is_idle
 
 
-def _marked(question: cost_ledger.Question) -> cost_ledger.Question:
+def marked(question: cost_ledger.Question, shape: Shape) -> cost_ledger.Question:
     """The same question with three keys more: the node, free or held, and whether the row is shown.
 
     Idle is shared among all rows, also those that a filter or missing rights leave out.
@@ -197,9 +192,13 @@ def _marked(question: cost_ledger.Question) -> cost_ledger.Question:
     def kind(subject: cost_keys.Subject) -> str:
         return cost_keys.IDLE if subject.owner is None else _WORK
 
-    node = cost_keys.parse("node").reads
+    def node(subject: cost_keys.Subject) -> str:
+        return _node(subject) if shape.idle_by_node else ""
+
     keys = cost_keys.Keys(
-        (*question.keys.names, *_MARKS), (*question.keys.reads, *node, kind, mark)
+        (*question.keys.names, *_MARKS),
+        (*question.keys.reads, node, kind, mark),
+        computed=frozenset(_STATE_MARKS if shape.idle_by_node else _MARKS),
     )
     return question._replace(keys=keys, keep=None)
 

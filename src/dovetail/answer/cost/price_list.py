@@ -74,7 +74,7 @@ class PriceList(msgspec.Struct, frozen=True, kw_only=True):
     prices: tuple[Price, ...] = ()
     carbon: tuple[Carbon, ...] = ()
     budgets: tuple[Budget, ...] = ()
-    is_example: bool = False  # list prices that we ship, not the user's own
+    is_example: bool = False  # placeholders that we ship, not the user's own
 
     def nano_per_hour(self, asset: records.Asset, at: records.Millis) -> int | None:
         """What one GPU of the asset costs per hour at that time; None if no entry says."""
@@ -95,6 +95,10 @@ class PriceList(msgspec.Struct, frozen=True, kw_only=True):
         matches = [price.match for price in self.prices]
         matches += [carbon.match for carbon in self.carbon]
         return tuple(sorted(set(_edges(matches))))
+
+
+# A price of nothing for every GPU: an account then has no remarks about missing prices.
+FREE: Final = PriceList(prices=(Price(match=Match(), nano_per_hour=0),))
 
 
 def _edges(matches: Iterable[Match]) -> Iterator[records.Millis]:

@@ -100,12 +100,17 @@ def _problems(read_records: records.Records) -> Iterator[tuple[str, str]]:
             start, end = getattr(record, "start", 0), getattr(record, "end", None)
             if end is not None and end < start:
                 yield f"{path}.end", "before start"
-            if not cost_window.FIRST <= start <= cost_window.LAST:
-                yield f"{path}.start", "expected years 1970 to 9999"
-            for field in ("micro_gpu", "busy_micro", "energy_millijoules", "memory_bytes"):
-                amount = getattr(record, field, None)
-                if amount is not None and not 0 <= amount <= MOST_AMOUNT:
-                    yield f"{path}.{field}", f"{amount}: expected 0 or more"
-            count = getattr(record, "count", 1)
-            if not 1 <= count <= MOST_COUNT:
-                yield f"{path}.count", f"{count}: expected 1 to {MOST_COUNT}"
+            for field in record.__struct_fields__:
+                value = getattr(record, field)
+                if isinstance(value, int) and (problem := _misfit(field, value)):
+                    yield f"{path}.{field}", problem
+
+
+def _misfit(field: str, value: int) -> str:
+    """What is wrong with a number; empty if nothing is."""
+    if field in _TIMES:
+        is_time = cost_window.FIRST <= value <= cost_window.LAST
+        return "" if is_time else "expected years 1970 to 9999"
+    if field == "count":
+        return "" if 1 <= value <= MOST_COUNT else f"{value}: expected 1 to {MOST_COUNT}"
+    return "" if 0 <= value <= MOST_AMOUNT else f"{value}: expected 0 or more"

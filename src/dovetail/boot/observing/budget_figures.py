@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dovetail.answer.cost import budget_forecast, price_list
+from dovetail.answer.cost import budget_forecast
 from dovetail.history import stores
 from dovetail.model.accounting.records import Millis
 from dovetail.ports import meter
@@ -19,7 +19,7 @@ def states(location: str, now: Millis) -> tuple[budget_forecast.BudgetState, ...
     window = budget_forecast.needed(now)
     with stores.open_store(location) as store:
         recorded = store.records(window.start, window.end, has_usage=False)
-    return budget_forecast.budgets(recorded, price_list.PriceList(), now)
+    return budget_forecast.of_records(recorded, now)
 
 
 def report(known: Iterable[budget_forecast.BudgetState], shown: meter.Meter) -> None:

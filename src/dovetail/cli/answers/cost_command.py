@@ -29,7 +29,7 @@ REFUSED = 1
 @click.option(
     "--prices",
     metavar="FILE",
-    help="What GPUs cost; `examples` for list prices to try it with. "
+    help="What GPUs cost; `examples` for placeholders to try it with. "
     "[default: the prices that history recorded, else GPU-hours only]",
 )
 @click.option(

@@ -27,8 +27,14 @@ FORMS: Final = ("table", "wide", "json", "yaml")
 
 
 @click.command(name="right-size")
-@click.option("--history", metavar="FILE|URL", help="The history store that recorded the work.")
-@click.option("--records", metavar="FILE", help="Records as JSON instead; - is stdin.")
+@click.option(
+    "--history",
+    "--records",
+    "history",
+    metavar="FILE|URL",
+    required=True,
+    help="What was recorded of the work: a store of history, or records as JSON; - is stdin.",
+)
 @click.option(
     "--window",
     default=right_size_asked.DEFAULT_WINDOW,
@@ -47,8 +53,7 @@ FORMS: Final = ("table", "wide", "json", "yaml")
 @cluster_option.readable
 def command(
     *,
-    history: str | None,
-    records: str | None,
+    history: str,
     window: str,
     prices: str | None,
     namespace: str | None,
@@ -62,9 +67,7 @@ def command(
     what it saves, how to do it (-o wide shows commands), and what the scheduler's engine makes of it.
     """
     try:
-        given = right_size_asked.recorded(
-            history=history, file=records, window=window, namespace=namespace
-        )
+        given = right_size_asked.recorded_work(history, window=window, namespace=namespace)
         priced = _prices(prices)
     except errors.InputError as error:
         raise output.BadInput(str(error)) from None
@@ -82,9 +85,8 @@ def command(
     output.write_lines(["", *right_size_text.closing(answer)])
     if seen is not None:
         cluster_option.say_cluster(seen.name)
-    if form == "table" and any(each.patches for each in answer.work) and records != "-":
-        source = f"--records {records}" if records else f"--history {history}"
-        cluster_option.next_step(f"right-size {source} -o wide")
+    if form == "table" and any(each.patches for each in answer.work) and history != "-":
+        cluster_option.next_step(f"right-size --history {history} -o wide")
 
 
 class _Seen(NamedTuple):

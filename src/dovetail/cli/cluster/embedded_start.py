@@ -15,6 +15,7 @@ from dovetail.files import state_directory
 if TYPE_CHECKING:
     from dovetail.boot import embedded_process, embedded_setup
 
+RESTART_SECONDS: Final = 15.0
 LINK_SECONDS: Final = 2.0  # for a dashboard that was just started to say where it listens
 
 
@@ -26,8 +27,9 @@ def start(
     names_fleet: bool,
     is_tethered: bool,
     has_dashboard: bool = True,
+    prices: str | None = None,
 ) -> embedded_process.Started:
-    """The running cluster of the directory. A dashboard is started with a cluster that is."""
+    """The running cluster of the directory. A dashboard is started with a cluster that is, or again for prices."""
     from dovetail.boot import embedded_process
     from dovetail.web.process import dashboard_process
 
@@ -35,8 +37,14 @@ def start(
         purge(directory)
     is_running = state_directory.running_pid(directory) is not None
     starts_dashboard = has_dashboard and not is_running
-    if starts_dashboard:
-        dashboard_process.start(directory, is_tethered=is_tethered)
+    if starts_dashboard or prices is not None:
+        # Beside a cluster that runs already it stays when this command ends.
+        dashboard_process.start(
+            directory, is_tethered=is_tethered and not is_running, prices=prices
+        )
+    if is_running and prices is not None:
+        # No start of a cluster gives it time to load, and its new link is to be printed.
+        dashboard_process.wait_until_announced(directory, seconds=RESTART_SECONDS)
     try:
         return embedded_process.start(
             directory,

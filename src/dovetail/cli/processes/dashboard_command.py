@@ -89,7 +89,7 @@ LEVELS = ("debug", "info", "warning", "error")
 @click.option(
     "--prices",
     metavar="FILE",
-    help="What GPUs cost, with --history; `examples` for list prices to try it with.",
+    help="What GPUs cost, with --history; `examples` for placeholders to try it with.",
 )
 @click.option(
     "--config",

@@ -214,7 +214,7 @@ def compact(*, store: str | None, keep: str, max_size: str | None, form: str) ->
                     ("hours rolled up", str(report.rolled_hours)),
                     ("usage rows", f"{report.usage_rows_before} -> {report.usage_rows_after}"),
                     ("allocations joined", str(report.joined_allocations)),
-                    ("hours added up", str(report.totalled_hours)),
+                    ("hours added up", str(report.accounted_hours)),
                     ("rows dropped", str(report.dropped_rows)),
                     ("size", f"{text.binary(before)} -> {text.binary(after)}"),
                 ]

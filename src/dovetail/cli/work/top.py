@@ -18,7 +18,7 @@ from dovetail.cli.cluster import cluster_option
 from dovetail.kubetypes import object_set, registry
 from dovetail.model import plaintext, policy
 from dovetail.tables import text
-from dovetail.tables.work import gpu_holdings, usage_table
+from dovetail.tables.work import gpu_holdings, gpu_usage_table
 from dovetail.world.owners import facts_of_objects
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def command(
     rows = [row for section in sections for row in usage.rows(section)]
     if form in ("json", "yaml"):
         output.write_object(
-            {"gpus": usage.total, "rows": [usage_table.tree(row) for row in rows]}, form
+            {"gpus": usage.total, "rows": [gpu_usage_table.tree(row) for row in rows]}, form
         )
         return
     if form == "name":
@@ -94,7 +94,7 @@ def command(
         block = _table(section, usage.rows(section))[no_headers:]
         lines += ["", *block] if lines and not no_headers else block
     output.write_lines(lines)
-    output.say(usage_table.total(usage))
+    output.say(gpu_usage_table.total(usage))
     cluster_option.say_cluster(seen.name)
     cluster_option.next_step("queue")
 
@@ -126,7 +126,7 @@ def _live(
         now = datetime.datetime.now(datetime.UTC)
         usage = _usage(objects, rules, now, namespace)._replace(measured=following.measured)
         note = note or following.problem
-        title = f"cluster {objects.cluster}   {usage_table.total(usage)}"
+        title = f"cluster {objects.cluster}   {gpu_usage_table.total(usage)}"
         body: list[rich.text.Text] = []
         for section in sections:
             table = _table(section, usage.rows(section), has_bars=True)
@@ -157,11 +157,11 @@ def _usage(
 def _table(
     section: str, rows: Sequence[gpu_holdings.UsageRow], *, has_bars: bool = False
 ) -> list[str]:
-    headers = usage_table.headers(section)
+    headers = gpu_usage_table.headers(section)
     cells = []
     for row in rows:
         bar = (_bar(row),) if has_bars else ()
-        cells.append((*usage_table.cells(row), *bar))
+        cells.append((*gpu_usage_table.cells(row), *bar))
     return text.table((*headers, "") if has_bars else headers, cells)
 
 

@@ -16,11 +16,28 @@ from dovetail.answer.cost import budget_forecast, cost_table
 from dovetail.tables import text
 
 SPLIT: Final = cost_table.Split.__struct_fields__
+BUDGET_HEADERS: Final = (
+    "queue",
+    "month",
+    "budget",
+    "spent",
+    "forecast",
+    "90 % interval",
+    "days seen",
+    "state",
+)
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would compute them
 
 
 def rows(table: cost_table.CostTable, *, is_wide: bool = False) -> list[str]:
     """The lines of the table; the total last."""
+    return text.table(*cells(table, is_wide=is_wide))
+
+
+def cells(
+    table: cost_table.CostTable, *, is_wide: bool = False
+) -> tuple[list[str], list[list[str]]]:
+    """Headers and rows; the total last."""
     has_steps = len(table.steps) > 1
     names = table.aggregate or ("all",)
     lines = []
@@ -38,7 +55,7 @@ def rows(table: cost_table.CostTable, *, is_wide: bool = False) -> list[str]:
     start = ["all"] if has_steps else []
     lines.append([*start, "total", *padding, *_figures(table.total, is_wide=is_wide)])
     headers = [*(["from"] if has_steps else []), *names, *_headers(table.currency, is_wide=is_wide)]
-    return text.table(headers, lines)
+    return headers, lines
 
 
 def notes(table: cost_table.CostTable) -> list[str]:
@@ -51,27 +68,26 @@ def notes(table: cost_table.CostTable) -> list[str]:
 
 def budget_rows(states: Sequence[budget_forecast.BudgetState]) -> list[str]:
     """One line per budget."""
-    lines = []
-    for state in states:
-        interval = ""
-        if state.lowest is not None and state.highest is not None:
-            interval = f"{state.lowest:,.2f} to {state.highest:,.2f}"
-        forecast = "" if state.forecast is None else f"{state.forecast:,.2f}"
-        lines.append(
-            [
-                state.queue,
-                state.month,
-                f"{state.budget:,.2f}",
-                f"{state.spent:,.2f}{'*' if state.partial else ''}",
-                forecast,
-                interval,
-                str(state.days_seen),
-                state.state,
-            ]
-        )
     currency = states[0].currency if states else ""
-    headers = ["queue", "month", f"budget {currency}", "spent", "forecast", "90 % interval"]
-    return text.table([*headers, "days seen", "state"], lines)
+    headers = [f"{name} {currency}" if name == "budget" else name for name in BUDGET_HEADERS]
+    return text.table(headers, [*map(budget_cells, states)])
+
+
+def budget_cells(state: budget_forecast.BudgetState) -> list[str]:
+    """One line about a budget."""
+    interval = ""
+    if state.lowest is not None and state.highest is not None:
+        interval = f"{state.lowest:,.2f} to {state.highest:,.2f}"
+    return [
+        state.queue,
+        state.month,
+        f"{state.budget:,.2f}",
+        f"{state.spent:,.2f}{'*' if state.partial else ''}",
+        "" if state.forecast is None else f"{state.forecast:,.2f}",
+        interval,
+        str(state.days_seen),
+        state.state,
+    ]
 
 
 def csv_text(table: cost_table.CostTable) -> str:

@@ -19,6 +19,12 @@ _MARK: Final = "*"  # after figures that are partial
 
 def table(answer: Answer) -> list[str]:
     """One row for each family of work."""
+    headers, rows = cells(answer)
+    return text.table(headers, rows) if rows else []
+
+
+def cells(answer: Answer) -> tuple[list[str], list[list[str]]]:
+    """Headers and rows."""
     headers = ["work", "now", "could be", "memory seen", "needs", "busy", "GPU-hours", "saves"]
     has_money = answer.money_saved is not None
     headers += ["money", "confidence", "verdict"] if has_money else ["confidence", "verdict"]
@@ -36,7 +42,7 @@ def table(answer: Answer) -> list[str]:
         if has_money:
             row.append(_money(each))
         rows.append([*row, each.confidence.level.value, each.verdict.value])
-    return text.table(headers, rows) if rows else []
+    return headers, rows
 
 
 def reasons(answer: Answer, *, is_wide: bool, columns: int) -> Iterator[str]:

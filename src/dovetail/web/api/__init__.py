@@ -6,10 +6,8 @@ from typing import Final
 
 from dovetail.web import endpoints
 from dovetail.web.api import (
-    allocation_resource,
     capacity_resource,
     claim_resource,
-    cost_resource,
     device_resource,
     fleet_resource,
     node_resource,
@@ -18,12 +16,12 @@ from dovetail.web.api import (
     policy_resource,
     queue_resource,
     timeline_resource,
-    utilisation_resource,
     what_if_resource,
     when_resource,
     why_resource,
     work_resource,
 )
+from dovetail.web.api.accounting import allocation_resource, cost_resource, utilisation_resource
 
 ENDPOINTS: Final[tuple[endpoints.Endpoint, ...]] = (
     *overview_resource.ENDPOINTS,

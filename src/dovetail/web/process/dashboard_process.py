@@ -33,8 +33,11 @@ class Announcement(msgspec.Struct, frozen=True):
     boot: str
 
 
-def start(directory: Path, *, is_tethered: bool) -> None:
-    """Starts the process and returns at once. Ends an older one first, which followed a cluster that has ended."""
+def start(directory: Path, *, is_tethered: bool, prices: str | None = None) -> None:
+    """Starts the process and returns at once. Ends an older one first: its cluster has ended, or prices are others.
+
+    `prices` is the absolute path of a price file.
+    """
     stop(directory)
     private_files.make_directory(directory)
     (directory / state_directory.DASHBOARD).unlink(missing_ok=True)
@@ -44,6 +47,8 @@ def start(directory: Path, *, is_tethered: bool) -> None:
     if not log.exists():
         private_files.replace(log, b"")
     command = [sys.executable, "-m", MODULE, str(directory)]
+    if prices is not None:
+        command += ["--prices", prices]
     processes.start(command, log=log, is_tethered=is_tethered)
 
 
@@ -57,6 +62,13 @@ def link(directory: Path, *, seconds: float = 0.0) -> str:
     access_token = link_tokens.kept_in(directory / state_directory.DASHBOARD_TOKEN)
     token = link_tokens.link_token(access_token, announced.boot, time.time())
     return f"{announced.url}#token={token}"
+
+
+def wait_until_announced(directory: Path, *, seconds: float) -> None:
+    """Returns once the dashboard that was started says where it listens, or when the time is over."""
+    until = time.monotonic() + seconds
+    while announcement(directory) is None and time.monotonic() < until:
+        time.sleep(POLL_SECONDS)
 
 
 def announcement(directory: Path) -> Announcement | None:

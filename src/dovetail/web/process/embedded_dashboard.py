@@ -35,7 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0 after a signal or the end of the cluster, 1 when something failed."""
     parser = argparse.ArgumentParser(prog="dovetail.web.process.embedded_dashboard")
     parser.add_argument("directory", type=Path)
-    directory: Path = parser.parse_args(arguments).directory
+    parser.add_argument("--prices", help="a price file; without, the examples")
+    given = parser.parse_args(arguments)
+    directory: Path = given.directory
     os.nice(NICENESS)
     try:
         lock = _locked(directory)
@@ -48,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             url=serving.url_of(ADDRESS, serving.port_of(listener)), boot=boot
         )
         private_files.replace(directory / state_directory.DASHBOARD, msgspec.json.encode(announced))
-        _serve(directory, listener, boot=boot, access_token=access_token)
+        _serve(directory, listener, boot=boot, access_token=access_token, prices=given.prices)
     except errors.DovetailError as error:
         print(f"dovetail dashboard: {error}", file=sys.stderr)
         return 1
@@ -68,7 +70,14 @@ def _locked(directory: Path) -> int | None:
     return descriptor
 
 
-def _serve(directory: Path, listener: socket.socket, *, boot: str, access_token: str) -> None:
+def _serve(
+    directory: Path,
+    listener: socket.socket,
+    *,
+    boot: str,
+    access_token: str,
+    prices: str | None,
+) -> None:
     """Imports what takes long, and serves."""
     from dovetail.ask import cost_asked, cost_source
     from dovetail.boot import cluster_choice, logs
@@ -92,9 +101,10 @@ def _serve(directory: Path, listener: socket.socket, *, boot: str, access_token:
         link_user=link_tokens.owner_name(),
         allow_writes=False,
     )
-    # The cluster records beside itself. Its GPUs cost nothing: example prices, marked as such in every answer.
+    # The cluster records beside itself. Its GPUs cost nothing: example prices, marked as such in every answer, unless
+    # the user has others.
     accounting = cost_source.CostSource(
-        str(directory / state_directory.HISTORY), cost_asked.EXAMPLES
+        str(directory / state_directory.HISTORY), prices or cost_asked.EXAMPLES
     )
     dashboard = application.Dashboard(
         source, api_endpoints.all_endpoints(), settings, accounting=accounting

@@ -10,9 +10,10 @@ from typing import Annotated, Final
 
 import msgspec
 
-from dovetail.answer.cost import cost_filter, cost_ledger, cost_window, opencost_allocations
+from dovetail.answer.cost import cost_ledger, cost_window, opencost_allocations
 from dovetail.web import asked, endpoints, problems
-from dovetail.web.api import cost_resource, read_kinds
+from dovetail.web.api import read_kinds
+from dovetail.web.api.accounting import cost_resource
 
 ROOT: Final = ""  # beside /api, where OpenCost's clients look
 Ignored = Annotated[str, msgspec.Meta(description="read, and changes nothing here")]
@@ -55,19 +56,18 @@ def answer(question: asked.Asked, params: AllocationParams) -> opencost_allocati
         window = cost_window.parse(params.window, now)
         step = cost_window.parse_step(params.step, window) if params.step else None
         keys = opencost_allocations.keys_of(params.aggregate)
-        test = cost_filter.parse(params.filter)
         shape = _shape(params)
         put = cost_ledger.Question(
             prices=prices,
             steps=cost_window.steps(window, step),
             keys=keys,
             cluster=question.view.name,
-            keep=cost_resource.kept(question, keys, test),
         )
+        put = cost_resource.restricted(question, put, params.filter)
+    marked = opencost_allocations.marked(put, shape)
     with cost_resource.unreadable():
-        recorded = source.records(window)
-    until = now if recorded.until is None else min(now, recorded.until)
-    return opencost_allocations.allocations(recorded.records, put, shape, until)
+        account = source.account(marked, now)
+    return opencost_allocations.allocations(account.ledger, shape, account.until)
 
 
 def _shape(params: AllocationParams) -> opencost_allocations.Shape:

@@ -10,7 +10,8 @@ import msgspec
 from dovetail.answer.cost import cost_keys, cost_window, gpu_utilisation
 from dovetail.kubetypes import registry
 from dovetail.web import asked, endpoints
-from dovetail.web.api import cost_resource, read_kinds, rights
+from dovetail.web.api import read_kinds, rights
+from dovetail.web.api.accounting import cost_resource
 
 
 class UtilisationParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,11 +31,11 @@ def answer(question: asked.Asked, params: UtilisationParams) -> gpu_utilisation.
         step = cost_window.parse_step(params.step, window) if params.step else None
         steps = cost_window.steps(window, step)
         keys = cost_keys.parse(params.aggregate)
+        put = cost_resource.restricted(question, gpu_utilisation.question(steps, keys), "")
     with cost_resource.unreadable():
-        recorded = source.records(window)
-    until = now if recorded.until is None else min(now, recorded.until)
+        account = source.account(put, now)
     result = gpu_utilisation.utilisation(
-        recorded.records, steps, keys, until, keep=cost_resource.kept(question, keys, None)
+        account.ledger, keys, first=account.first, now=account.until
     )
     return _visible(question, result)
 

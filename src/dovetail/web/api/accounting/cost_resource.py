@@ -60,12 +60,10 @@ def answer(question: asked.Asked, params: CostParams) -> cost_table.CostTable:
             step=params.step,
             cluster=question.view.name,
         )
-        put = cost_asked.question(words, prices, now)
-        test = cost_filter.parse(params.filter)
-    put = put._replace(keep=kept(question, put.keys, test))
+        put = restricted(question, cost_asked.question(words, prices, now), params.filter)
     with unreadable():
-        table = cost_asked.of_records(source.records(put.window), put, now)
-    return _visible(question, table)
+        account = source.account(put, now)
+    return _visible(question, cost_asked.table(account, put, now))
 
 
 def budgets(question: asked.Asked, params: endpoints.Nothing) -> Budgets:
@@ -74,10 +72,10 @@ def budgets(question: asked.Asked, params: endpoints.Nothing) -> Budgets:
     source = accounting(question)
     now = cost_window.millis_of(question.view.now)
     with unreadable():
-        known = source.prices()
-        recorded = source.records(budget_forecast.needed(now))
-    until = now if recorded.until is None else min(now, recorded.until)
-    return Budgets(budget_forecast.budgets(recorded.records, known, until))
+        until = source.until(now)
+        account = source.account(budget_forecast.question(source.prices(), until), until)
+    prices = account.prices
+    return Budgets(budget_forecast.budgets(account.ledger, prices, first=account.first, now=until))
 
 
 def accounting(question: asked.Asked) -> asked.Accounting:
@@ -90,10 +88,21 @@ def accounting(question: asked.Asked) -> asked.Accounting:
     return question.accounting
 
 
-def kept(
+def restricted(
+    question: asked.Asked, put: cost_ledger.Question, filter_: str
+) -> cost_ledger.Question:
+    """The question about what the user may see, and what the filter keeps. Raises InputError for a bad filter."""
+    test = cost_filter.parse(filter_)
+    read_by_filter = cost_filter.fields(filter_)
+    return put._replace(
+        keep=_kept(question, put.keys, test), kept_by=frozenset({"namespace"}) | read_by_filter
+    )
+
+
+def _kept(
     question: asked.Asked, keys: cost_keys.Keys, test: cost_filter.Test | None
 ) -> Callable[[cost_keys.Subject], bool]:
-    """Whether a row is shown: what the user may see, and what the filter keeps."""
+    """Whether a row is shown."""
     names_claims = CLAIM in keys.names
 
     def keep(subject: cost_keys.Subject) -> bool:

@@ -1,0 +1,1 @@
+"""Resources that answer from recorded history: cost, budgets, utilisation, and OpenCost's allocations."""
