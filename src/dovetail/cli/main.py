@@ -70,6 +70,10 @@ COMMANDS = {
         "dovetail.cli.answers.cost_command:command",
         "Say what GPUs cost, who held them, and how budgets stand.",
     ),
+    "stack": (
+        "dovetail.cli.stack.stack_group:group",
+        "Plan changes of drivers and nodes, and predict drains.",
+    ),
     "run": (
         "dovetail.cli.work.run:command",
         "Run a job on GPUs without YAML: plan, submit, follow.",
@@ -140,6 +144,7 @@ TOPICS = {
         "capacity",
         "cost",
         "right-size",
+        "stack",
         "explain",
         "cel",
         "decide",
