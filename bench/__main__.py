@@ -27,6 +27,7 @@ from bench import (
     objects,
     partitions,
     right_size,
+    rollout,
     selectors,
     tenures,
     turns,
@@ -54,6 +55,8 @@ def main(names: list[str]) -> int:
     """The named benchmarks, or all of them and the live one last. Those below take options."""
     if names[:1] == ["live"]:
         return live.main(names[1:])
+    if names[:1] == ["rollout"]:
+        return rollout.main(names[1:])
     if names[:1] == ["history"]:
         return history.main(names[1:])
     if names[:1] == ["batch"]:

@@ -76,6 +76,14 @@ def leaving(
     return [pod for pod, _, verdict in drain.judged() if verdict.leaves]
 
 
+def step_after(verdict: drain_filters.Verdict) -> str:
+    """What to do about a refused pod."""
+    assert verdict.by is not None, "an error without its filter"
+    if verdict.message.endswith("not found"):
+        return "drain with --force; their DaemonSet is gone"
+    return _NEXT[verdict.by]
+
+
 class _Drain:
     """One drain."""
 
@@ -171,9 +179,7 @@ class _Drain:
         """What is done with the pod, and what it waits for."""
         if verdict.outcome is drain_filters.Outcome.ERROR:
             assert verdict.by is not None, "an error without its filter"
-            next_ = _NEXT[verdict.by]
-            if verdict.message.endswith("not found"):
-                next_ = "drain with --force; their DaemonSet is gone"
+            next_ = step_after(verdict)
             self._block(verdict.by.value, f"cannot delete {verdict.message}", next_, pod)
             return drain_answer.REFUSE, ""
         if not verdict.leaves:
