@@ -335,7 +335,9 @@ def _assumptions(policy_: rollout_policy.Policy, elsewhere: Sequence[str]) -> It
     else:
         minutes = policy_.checkpoint_seconds // 60
         yield f"evicted work loses at most {minutes} minutes"
+    yield f"restarted work computes again after {policy_.restart_seconds // 60} minutes"
     if policy_.only_gpu_pods:
         yield "only pods that request GPUs leave; other pods stay on their nodes"
+    yield "no running work yields to displaced work: it starts in free room, or waits"
     if elsewhere:
         yield f"{len(elsewhere)} nodes outside the roll-out count as unavailable"

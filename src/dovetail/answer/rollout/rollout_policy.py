@@ -55,6 +55,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     windows: tuple[Window, ...] = ()
     order: str = "least-lost"
     checkpoint_seconds: int | None = None  # work older than this survives; None: as work states it
+    restart_seconds: int = 300  # images, data, warm-up: until restarted work computes again
     only_gpu_pods: bool = True  # a driver needs no others to leave
     drain: drain_filters.Options = drain_filters.Options(
         ignore_daemon_sets=True, delete_empty_dir_data=True

@@ -50,6 +50,7 @@ class Displacement(msgspec.Struct):
     pods: dict[str, str]  # id of each displaced pod, and its node before
     milli_gpus: int
     lost_seconds: int  # work since its start or its last checkpoint
+    restart_seconds: int  # until restarted work computes again
     types: tuple[str, ...]  # of the GPUs, for prices
     starts: dict[str, tuple[datetime.datetime, str]]  # by pod: when and where it started again
     is_lost: bool = False  # no controller creates it again
@@ -105,8 +106,9 @@ class Outcome(NamedTuple):
         return lost + sum(self.delayed(ref, before) for ref, before in baseline.items())
 
     def thrown_away(self, each: Displacement) -> int:
-        """Work that has to be done again."""
-        return each.milli_gpus * each.lost_seconds
+        """Work that is done again, and the time until restarted work computes."""
+        seconds = each.lost_seconds if each.is_lost else each.lost_seconds + each.restart_seconds
+        return each.milli_gpus * seconds
 
     def waited(self, each: Displacement) -> int:
         """GPUs times seconds between the eviction and the next start, up to the horizon."""
@@ -136,7 +138,7 @@ class RolloutSimulation:
         horizon_seconds: int,
     ) -> None:
         self._policy = policy_
-        self._rules = self._affordable(replica)
+        self._rules = _without_evictions(replica.policy)
         self._horizon_seconds = horizon_seconds
         self._waiting: dict[str, Displacement] = {}
         self._displaced: list[Displacement] = []
@@ -159,14 +161,6 @@ class RolloutSimulation:
         self._begin = begin
         cordoned = [name for name, node in self.world.nodes.items() if node.spec.unschedulable]
         self._cordoned = frozenset(cordoned)  # by others: they stay so
-
-    def _affordable(self, replica: Replica) -> policy.Policy:
-        """In large clusters no one else yields to displaced work: who yields is searched again at every step."""
-        searched = len(replica.world.running())
-        if searched <= cluster_outcome.MOST_SEARCHED:
-            return replica.policy
-        steps = tuple(step for step in replica.policy.steps if step not in cluster_outcome.EVICTING)
-        return msgspec.structs.replace(replica.policy, steps=steps)
 
     # The whole of it
 
@@ -318,6 +312,7 @@ class RolloutSimulation:
             pods={each: self.world.pods[each].spec.node_name for each in leaving},
             milli_gpus=sum(self._stock.held(self.world.pods[each]) for each in leaving),
             lost_seconds=max(0, seconds),
+            restart_seconds=self._policy.restart_seconds,
             types=self._types(leaving),
             starts={},
         )
@@ -415,6 +410,12 @@ class RolloutSimulation:
             self.world.pods[each] for each in members if not self.world.pods[each].spec.node_name
         ]
         return sum(self._stock.needed(pod) for pod in waiting)
+
+
+def _without_evictions(rules: policy.Policy) -> policy.Policy:
+    """No running work yields to displaced work: who would is searched at every step, which takes minutes."""
+    steps = tuple(step for step in rules.steps if step not in cluster_outcome.EVICTING)
+    return msgspec.structs.replace(rules, steps=steps)
 
 
 def _start_of(pod: pods.Pod, now: datetime.datetime) -> datetime.datetime:

@@ -90,6 +90,13 @@ CANNOT_FINISH = 1
 @click.option(
     "--checkpoint", metavar="DURATION", help="Evicted work loses at most so much. [default: all]"
 )
+@click.option(
+    "--restart",
+    default="5m",
+    show_default=True,
+    metavar="DURATION",
+    help="Until restarted work computes again.",
+)
 @click.option("--force", is_flag=True, help="Also evict pods without a controller.")
 @click.option("--keep-emptydir", is_flag=True, help="Pods with emptyDir volumes block a node.")
 @click.option(
@@ -125,6 +132,7 @@ def command(
     recorded: str | None,
     order: str,
     checkpoint: str | None,
+    restart: str,
     force: bool,
     keep_emptydir: bool,
     prices: tuple[str, ...],
@@ -152,6 +160,7 @@ def command(
             windows=tuple(map(rollout_policy.window, windows)),
             order=order,
             checkpoint_seconds=rollout_asked.seconds("--checkpoint", checkpoint),
+            restart_seconds=rollout_asked.seconds("--restart", restart) or 0,
             only_gpu_pods=rollout_asked.GPU_PARTS.issuperset(to),
             drain=drain,
         )
