@@ -14,8 +14,8 @@ from dovetail.answer.drain import (
     disruption_account,
     drain_answer,
     drain_filters,
-    gpu_holders,
     pod_details,
+    unrequested_gpus,
 )
 from dovetail.answer.replica.replica import Replica
 from dovetail.answer.what_if import gpu_numbers, near_names, node_changes
@@ -219,7 +219,8 @@ class _Drain:
         for pod, details, verdict in judged:
             if pod.status.phase in pods.TERMINAL_PHASES:
                 continue
-            holding = gpu_holders.holding(pod, details, claims)
+            is_kept = not verdict.leaves and verdict.outcome is not drain_filters.Outcome.ERROR
+            holding = unrequested_gpus.holding(pod, details, claims)
             if holding is not None:
                 yield drain_answer.Holder(
                     pod=_name(pod),
@@ -227,7 +228,7 @@ class _Drain:
                     is_certain=holding.is_certain,
                     leaves=verdict.leaves,
                 )
-            elif not verdict.leaves and gpu_holders.requests_gpus(pod, claims):
+            elif is_kept and unrequested_gpus.requests_gpus(pod, claims):
                 yield drain_answer.Holder(
                     pod=_name(pod),
                     signs=("requests GPUs, and the drain leaves it",),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from dovetail.answer.drain import drain_filters, gpu_holders, pod_details, prediction
+from dovetail.answer.drain import drain_filters, pod_details, prediction, unrequested_gpus
 from dovetail.answer.replica.replica import Replica
 from dovetail.answer.rollout import rollout_answer, rollout_policy
 from dovetail.kubetypes import codec, registry
@@ -24,7 +24,7 @@ def drain_blockers(
     filters = drain_filters.DrainFilters(policy_.drain, daemon_sets, replica.now)
     refused: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for pod, stored in _present(replica, nodes):
-        if policy_.only_gpu_pods and not gpu_holders.requests_gpus(pod, replica.world.claims):
+        if policy_.only_gpu_pods and not unrequested_gpus.requests_gpus(pod, replica.world.claims):
             continue
         verdict = filters.verdict(pod, pod_details.of(stored))
         if verdict.outcome is drain_filters.Outcome.ERROR and verdict.by is not None:

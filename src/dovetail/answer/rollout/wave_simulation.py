@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dovetail.answer import simulate
-from dovetail.answer.drain import disruption_account, drain_filters, gpu_holders
+from dovetail.answer.drain import disruption_account, drain_filters, unrequested_gpus
 from dovetail.answer.replica.replica import Replica
 from dovetail.answer.rollout import rollout_policy
 from dovetail.answer.rollout.rollout_units import Unit
@@ -364,7 +364,9 @@ class RolloutSimulation:
     def _has_to_leave(self, pod: pods.Pod) -> bool:
         if displaced_pods.is_bound_to_node(pod):
             return False
-        return not self._policy.only_gpu_pods or gpu_holders.requests_gpus(pod, self.world.claims)
+        return not self._policy.only_gpu_pods or unrequested_gpus.requests_gpus(
+            pod, self.world.claims
+        )
 
     def _mark_later(self, names: Iterable[str]) -> None:
         for name in names:

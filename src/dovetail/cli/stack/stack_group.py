@@ -6,7 +6,7 @@ from dovetail.cli import lazy
 
 COMMANDS = {
     "plan": (
-        "dovetail.cli.stack.plan:command",
+        "dovetail.cli.stack.plan_command:command",
         "Plan a roll-out in waves: who moves, who waits, what it costs.",
     ),
     "drain": (
