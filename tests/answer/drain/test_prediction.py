@@ -71,7 +71,7 @@ def test_a_budget_of_none_blocks_and_a_budget_of_one_takes_turns() -> None:
 
 def test_a_refusal_of_the_server_blocks_where_our_count_does_not() -> None:
     answer = predicted(pod("p0"), answers={"default/p0": "a webhook says no"})
-    assert [(one.code, one.message) for one in answer.blockers] == [
+    assert [(blocker.code, blocker.message) for blocker in answer.blockers] == [
         (prediction.SERVER_CODE, "a webhook says no")
     ]
 
@@ -85,7 +85,7 @@ def test_pods_that_hold_gpus_without_a_request_are_listed() -> None:
     exporter = pod("exporter", containers=[bare], volumes=[mounted])
     network = pod("network", containers=[bare | {"securityContext": {"privileged": True}}])
     answer = predicted(viewer, void, exporter, network, pod("asks"))
-    assert [(one.pod, one.is_certain) for one in answer.holders] == [
+    assert [(holder.pod, holder.is_certain) for holder in answer.holders] == [
         ("default/exporter", True),
         ("default/network", False),
         ("default/viewer", True),

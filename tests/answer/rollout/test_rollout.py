@@ -121,7 +121,7 @@ def test_a_bare_pod_a_large_unit_and_a_short_window_are_blockers() -> None:
 
 
 def test_work_that_never_fits_again_is_a_blocker() -> None:
-    # The claimant takes the node while it is free, and never ends.
+    # No node has the label that it selects any more.
     pinned = gang("pinned", ["a"])
     pinned[0]["spec"]["nodeSelector"] = {"kubernetes.io/os": "none"}
     plan = planned(node("a"), node("b"), *pinned)

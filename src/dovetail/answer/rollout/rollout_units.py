@@ -53,9 +53,9 @@ def loaded_driver(world: World, name: str) -> str:
     return ".".join(parts)
 
 
-def is_same_version(one_text: str, other_text: str) -> bool:
+def is_same_version(loaded: str, wanted: str) -> bool:
     """Whether two versions are the same number: 580.95.05 is 580.95.5."""
-    return _numbers(one_text) == _numbers(other_text)
+    return _numbers(loaded) == _numbers(wanted)
 
 
 def _numbers(text: str) -> tuple[str, ...]:

@@ -100,11 +100,6 @@ class Outcome(NamedTuple):
     window_too_short: bool
     horizon: datetime.datetime
 
-    def lost_milli_seconds(self, baseline: dict[plan.GangRef, datetime.datetime]) -> int:
-        """Thousandths of GPU-seconds lost: work thrown away, displaced work that waits, starts that are delayed."""
-        lost = sum(self.thrown_away(each) + self.waited(each) for each in self.displaced)
-        return lost + sum(self.delayed(ref, before) for ref, before in baseline.items())
-
     def thrown_away(self, each: Displacement) -> int:
         """Work that is done again, and the time until restarted work computes."""
         seconds = each.lost_seconds if each.is_lost else each.lost_seconds + each.restart_seconds
