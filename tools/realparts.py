@@ -1,4 +1,4 @@
-"""Builds the real parts of the tests, one by one: oracle, Helm, Grafana's schema, Kubernetes, a node, NVIDIA's.
+"""Builds the real parts of the tests, one by one: oracle, drain, Helm, Grafana's schema, Kubernetes, a node, NVIDIA's.
 
 Given at least one Kubernetes version, as `python -m tools.realparts 1.37`. The first and the last line about each
 build go to stderr; those in between, and what a failed build printed, go to the log alone. Prints the names of the
@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, TextIO
 
 from dovetail.devcluster import go_build, kube_binaries
 from dovetail.devcluster.real_node import node_programs
+from tools.drain import build as drain
 from tools.grafana import build as grafana
 from tools.helm import build as helm
 from tools.nvidia import build as nvidia
@@ -53,6 +54,7 @@ def parts(versions: list[str]) -> Iterator[Part]:
     if not os.environ.get(kube_binaries.ASSETS_VARIABLE):
         for version in versions:
             yield Part(f"kubernetes-{version}", functools.partial(_kubernetes, version))
+    yield Part("drain", drain.binary)  # after Kubernetes: kubectl is made of the same packages
     if node_programs.VERSION in versions:
         # After Kubernetes, of whose packages the kubelet is made: Go keeps what it has compiled.
         yield Part("node", _node)

@@ -151,6 +151,7 @@ def test_programs_that_are_given_take_the_place_of_kubernetes(
         "helm",
         "grafana-schema",
         "kubernetes-1.37",
+        "drain",
         "node",
         *last,
     ]
@@ -159,6 +160,7 @@ def test_programs_that_are_given_take_the_place_of_kubernetes(
         "oracle",
         "helm",
         "grafana-schema",
+        "drain",
         "node",
         *last,
     ]

@@ -154,6 +154,18 @@ class Simulation:
         """Pods on nodes without a known end."""
         return [pod_id for pod_id in self.world.running() if pod_id not in self._end_of]
 
+    def advance(self, time: datetime.datetime) -> None:
+        """Lets time pass without a decision; pods that end by then are gone."""
+        self._jump(time)
+
+    def displace(self, pod_id: str) -> bool:
+        """Ends a pod that loses its node; whether its controller creates it again, to wait under the same id."""
+        return self._evict(pod_id) is not None
+
+    def end_of(self, pod_id: str) -> datetime.datetime | None:
+        """When the pod is expected to end; None where that is not known."""
+        return self._end_of.get(pod_id)
+
     def submit(self, *facts: Object) -> None:
         """Adds objects."""
         for fact in facts:
@@ -173,7 +185,7 @@ class Simulation:
         if self._decided is not None:
             self._decided(self.plan, self.now)
         self.evicted += self.plan.evictions
-        recreated = [(self._evict(eviction), eviction) for eviction in self.plan.evictions]
+        recreated = [(self._evict(eviction.pod.uid), eviction) for eviction in self.plan.evictions]
         # Only once all victims are gone: pods that move may take each other's place.
         for pod, eviction in recreated:
             if pod is not None and eviction.moves_to:
@@ -217,14 +229,14 @@ class Simulation:
         self.world.apply(Deleted(pod))
         self._release_claims(pod)
 
-    def _evict(self, eviction: plan.Eviction) -> pods.Pod | None:
+    def _evict(self, pod_id: str) -> pods.Pod | None:
         """Ends the pod; returns the pending pod that its controller creates instead, if it has one."""
-        pod = self.world.pods.get(eviction.pod.uid)
+        pod = self.world.pods.get(pod_id)
         if pod is None or not pod.spec.node_name:
             return None
-        member = self.world.gangs.of(eviction.pod.uid)
+        member = self.world.gangs.of(pod_id)
         is_recreated = member is not None and self.world.gangs.definition(member.gang).is_recreated
-        self.end(eviction.pod.uid)
+        self.end(pod_id)
         if not is_recreated:
             return None
         recreated = recreated_pods.recreated(pod, self.now)

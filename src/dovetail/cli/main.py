@@ -72,7 +72,7 @@ COMMANDS = {
     ),
     "stack": (
         "dovetail.cli.stack.stack_group:group",
-        "Show the GPU stack of nodes and work; check an upgrade.",
+        "Show the GPU stack; check, plan and predict upgrades.",
     ),
     "run": (
         "dovetail.cli.work.run:command",

@@ -107,7 +107,7 @@ def command(
         )
     with _usage_errors():
         horizon_seconds = what_if_asked.horizon_seconds(horizon)
-        priced = _prices(prices)
+        priced = prices_of(prices)
         place = namespace or cluster_option.default_namespace()
         # Texts and files first: a mistake there is reported before any request.
         texts = {
@@ -150,7 +150,8 @@ def _usage_errors() -> Iterator[None]:
         raise click.exceptions.Exit(USAGE if leaving.exit_code else 0) from None
 
 
-def _prices(given: Sequence[str]) -> dict[str, Fraction]:
+def prices_of(given: Sequence[str]) -> dict[str, Fraction]:
+    """What a GPU-hour costs by type, of the option --price."""
     prices: dict[str, Fraction] = {}
     for text in given:
         name, is_pair, price = text.partition("=")

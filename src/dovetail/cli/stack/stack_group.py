@@ -19,6 +19,14 @@ COMMANDS: Final = {
         "dovetail.cli.stack.check_command:command",
         "Say what an upgrade would break, before it starts.",
     ),
+    "plan": (
+        "dovetail.cli.stack.plan_command:command",
+        "Plan a roll-out in waves: who moves, who waits, what it costs.",
+    ),
+    "drain": (
+        "dovetail.cli.stack.drain:command",
+        "Say what a drain of a node would evict, skip and refuse.",
+    ),
 }
 
 
@@ -36,9 +44,11 @@ class StackGroup(lazy.LazyGroup):
 
 @click.group(cls=StackGroup, name="stack", places=dict(COMMANDS), hints={})
 def group() -> None:
-    """Show the GPU stack from Kubernetes to CUDA, and check an upgrade of it.
+    """Show the GPU stack from Kubernetes to CUDA, check an upgrade of it, and plan its roll-out.
 
     \b
     dovetail stack                                   what runs, and what is not known
     dovetail stack check --to driver=595.91.07       what that driver would break
+    dovetail stack plan --to driver=595.91.07        in which waves, and what they do to the work
+    dovetail stack drain gpu-01                      which pods a drain would evict, skip and refuse
     """

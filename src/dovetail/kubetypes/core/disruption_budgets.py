@@ -7,6 +7,8 @@ import msgspec
 from dovetail.kubetypes import label_selectors, meta
 from dovetail.kubetypes.core import pods
 
+ALWAYS_ALLOW = "AlwaysAllow"  # policy/v1: unhealthyPodEvictionPolicy
+
 
 class BudgetSpec(
     msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
@@ -14,6 +16,9 @@ class BudgetSpec(
     """The pods a budget covers: none without a selector, all of its namespace with an empty one."""
 
     selector: meta.LabelSelector | None = None
+    min_available: meta.Int32 | str | None = None  # a number, or a percentage such as 50%
+    max_unavailable: meta.Int32 | str | None = None
+    unhealthy_pod_eviction_policy: str | None = None
 
 
 class BudgetStatus(
@@ -21,8 +26,11 @@ class BudgetStatus(
 ):
     """What the disruption controller counted last."""
 
+    observed_generation: meta.Int64 = 0
     disruptions_allowed: meta.Int32 = 0
+    current_healthy: meta.Int32 = 0
     desired_healthy: meta.Int32 = 0
+    expected_pods: meta.Int32 = 0
 
 
 class PodDisruptionBudget(
