@@ -1,0 +1,88 @@
+"""FGD (fragmentation gradient descent, ATC'23): the placement that makes the least idle GPU unusable for the mix.
+
+Given the state of a cluster and a mix. Scores are rounded to whole numbers as in the published runs, and equal ones go
+to the earlier node; a part of the published result comes from that. Scores are kept by kind of request and computed
+again only for nodes that changed. Never places a pod.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dovetail.study import workload
+from dovetail.study.placement import candidates, unusable
+from dovetail.study.placement.cluster_state import NO_DEVICE, ClusterState, Floats, Integers
+from dovetail.study.placement.packing_policies import MAX_SCORE
+
+
+class Fgd:
+    """Scores by kind of request, and the device that earned each."""
+
+    def __init__(self, cluster: ClusterState, mix: workload.Mix) -> None:
+        """For the typical pods of this mix."""
+        self._cluster = cluster
+        self.unusable = unusable.UnusableGpu(cluster, workload.typical(mix))
+        self._kept: dict[tuple[int, int, int], _Kept] = {}
+
+    def scores(self, shape: workload.Shape) -> Floats:
+        """All nodes; those without room have no meaning."""
+        return self._refreshed(shape).scores
+
+    def device(self, shape: workload.Shape, node: int) -> int:
+        """Which device of the node a sharing pod takes."""
+        return int(self._refreshed(shape).devices[node])
+
+    def _refreshed(self, shape: workload.Shape) -> _Kept:
+        request = (shape.cpu_milli, shape.gpus, shape.gpu_milli)
+        changed = self._cluster.changed
+        kept = self._kept.get(request)
+        if kept is None:
+            kept = self._kept[request] = _Kept(len(self._cluster.nodes))
+            nodes = np.arange(len(self._cluster.nodes))
+        elif kept.up_to == len(changed):
+            return kept
+        else:
+            nodes = np.array(sorted(set(changed[kept.up_to :])), dtype=np.intp)
+        kept.up_to = len(changed)
+        self.unusable.refresh()
+        if shape.is_sharing:
+            self._score_sharing(shape, nodes, kept)
+        else:
+            self._score_whole(shape, nodes, kept)
+        return kept
+
+    def _score_sharing(self, shape: workload.Shape, nodes: Integers, kept: _Kept) -> None:
+        options = candidates.sharing(self._cluster, shape, nodes)
+        if not len(options.nodes):
+            return
+        after = self.unusable.after_sharing(shape, options.nodes, options.free)
+        scores = self._rounded(options.nodes, after)
+
+        starts = options.starts
+        best = np.maximum.reduceat(scores, starts)
+        counts = np.diff(np.append(starts, len(scores)))
+        is_best = scores == np.repeat(best, counts)
+        first_best = np.minimum.reduceat(
+            np.where(is_best, options.devices, len(scores) + 64), starts
+        )
+        chosen = options.nodes[starts]
+        kept.scores[chosen] = best
+        kept.devices[chosen] = first_best
+
+    def _score_whole(self, shape: workload.Shape, nodes: Integers, kept: _Kept) -> None:
+        nodes = candidates.with_room_for_whole(self._cluster, shape, nodes)
+        if len(nodes):
+            kept.scores[nodes] = self._rounded(nodes, self.unusable.after_whole(shape, nodes))
+
+    def _rounded(self, nodes: Integers, after: Floats) -> Floats:
+        gained = (self.unusable.by_node[nodes] - after) / self.unusable.pods
+        return np.trunc(1.0 / (1.0 + np.exp(-gained / workload.MILLI)) * MAX_SCORE)
+
+
+class _Kept:
+    """Scores of one kind of request as of a number of placements."""
+
+    def __init__(self, nodes: int) -> None:
+        self.scores = np.full(nodes, -1.0)
+        self.devices = np.full(nodes, NO_DEVICE, dtype=np.intp)
+        self.up_to = 0

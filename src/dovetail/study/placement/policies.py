@@ -1,0 +1,104 @@
+"""Every placement policy by name.
+
+Given the state of a cluster, the mix or the way to learn it, and a seed for chance. A policy is a function that takes a
+shape and the nodes with room for it and returns a node and a device. Never places the pod itself.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from dovetail.study import mix_source, workload
+from dovetail.study.placement import fgd, gpu_clustering, packing_policies
+from dovetail.study.placement.cluster_state import NO_DEVICE, Booleans, ClusterState, Floats
+
+Choice = tuple[int, int]  # node, and the device that a sharing pod takes
+Choose = Callable[[workload.Shape, Booleans], Choice]
+Score = Callable[[ClusterState, workload.Shape], Floats]
+
+
+class Setting(NamedTuple):
+    """What a policy may know."""
+
+    cluster: ClusterState
+    mix: mix_source.MixSource
+    seed: int
+
+
+def _by_score(score: Score) -> Callable[[Setting], Choose]:
+    """The first node with the highest score, and the fullest device there."""
+
+    def prepare(setting: Setting) -> Choose:
+        cluster = setting.cluster
+
+        def choose(shape: workload.Shape, feasible: Booleans) -> Choice:
+            node = _first_highest(score(cluster, shape), feasible)
+            return node, _fullest_device(cluster, shape, node)
+
+        return choose
+
+    return prepare
+
+
+def _random(setting: Setting) -> Choose:
+    draw = random.Random(setting.seed)  # noqa: S311 - a baseline, no secret
+    cluster = setting.cluster
+
+    def choose(shape: workload.Shape, feasible: Booleans) -> Choice:
+        node = draw.choice(np.flatnonzero(feasible).tolist())
+        if not shape.is_sharing:
+            return node, NO_DEVICE
+        return node, draw.choice(np.flatnonzero(cluster.devices[node] >= shape.gpu_milli).tolist())
+
+    return choose
+
+
+def _gpu_clustering(setting: Setting) -> Choose:
+    cluster = setting.cluster
+    clustering = gpu_clustering.GpuClustering(cluster)
+
+    def choose(shape: workload.Shape, feasible: Booleans) -> Choice:
+        node = _first_highest(clustering.scores(shape), feasible)
+        clustering.placed(shape, node)
+        return node, _fullest_device(cluster, shape, node)
+
+    return choose
+
+
+def _fgd(setting: Setting) -> Choose:
+    rule: fgd.Fgd | None = None
+    rule_mix: workload.Mix | None = None
+
+    def choose(shape: workload.Shape, feasible: Booleans) -> Choice:
+        nonlocal rule, rule_mix
+        if rule_mix is not setting.mix.current:
+            rule_mix = setting.mix.current
+            rule = fgd.Fgd(setting.cluster, rule_mix)
+        node = _first_highest(rule.scores(shape), feasible)
+        return node, rule.device(shape, node) if shape.is_sharing else NO_DEVICE
+
+    return choose
+
+
+POLICIES: Final[dict[str, Callable[[Setting], Choose]]] = {
+    "random": _random,
+    "first-fit": _by_score(packing_policies.first_fit),
+    "spread": _by_score(packing_policies.spread),
+    "dot-product": _by_score(packing_policies.dot_product),
+    "gpu-clustering": _gpu_clustering,
+    "gpu-packing": _by_score(packing_policies.gpu_packing),
+    "best-fit": _by_score(packing_policies.best_fit),
+    "fgd": _fgd,
+}
+
+
+def _first_highest(scores: Floats, feasible: Booleans) -> int:
+    return int(np.argmax(np.where(feasible, scores, -np.inf)))
+
+
+def _fullest_device(cluster: ClusterState, shape: workload.Shape, node: int) -> int:
+    return cluster.best_fit_device(shape, node) if shape.is_sharing else NO_DEVICE
