@@ -25,6 +25,7 @@ from bench import (
     live_variants,
     node_agent,
     objects,
+    openb,
     partitions,
     right_size,
     selectors,
@@ -76,6 +77,8 @@ def main(names: list[str]) -> int:
         return dashboard_pages.main(names[1:])
     if names[:1] == ["exporter"]:
         return exporter.main(names[1:])
+    if names[:1] == ["openb"]:
+        return openb.main(names[1:])
     if names == ["node-agent"]:
         return node_agent.main()
     if names == ["live-variants"]:
@@ -90,6 +93,7 @@ def main(names: list[str]) -> int:
             "live",
             "live-variants",
             "node-agent",
+            "openb",
             "right-size",
             "exporter",
             "dashboard",

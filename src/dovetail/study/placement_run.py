@@ -6,11 +6,11 @@ Figures are averaged by whole percent of arrived demand, as the published tables
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+import numpy as np
 
 from dovetail.study import mix_source, workload
 from dovetail.study.placement import cluster_state, policies, unusable
@@ -115,5 +115,10 @@ def _curve(figures: Mapping[int, Sequence[float]]) -> dict[str, float]:
             value for near in (percent - 1, percent + 1) for value in figures.get(near, ())
         ]
         if values:
-            curve[str(percent)] = round(math.fsum(values) / len(values), 2)
+            curve[str(percent)] = _two_decimals(float(np.mean(values)))
     return curve
+
+
+def _two_decimals(value: float) -> float:
+    """Rounded as numpy does it, half to even: with the built-in `round` some published figures differ by 0.01."""
+    return round(100 * value) / 100

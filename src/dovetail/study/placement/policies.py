@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from dovetail.study import mix_source, workload
-from dovetail.study.placement import fgd, gpu_clustering, packing_policies
+from dovetail.study.placement import expected_loss, fgd, gpu_clustering, packing_policies
 from dovetail.study.placement.cluster_state import NO_DEVICE, Booleans, ClusterState, Floats
 
 Choice = tuple[int, int]  # node, and the device that a sharing pod takes
@@ -75,11 +75,25 @@ def _fgd(setting: Setting) -> Choose:
 
     def choose(shape: workload.Shape, feasible: Booleans) -> Choice:
         nonlocal rule, rule_mix
-        if rule_mix is not setting.mix.current:
+        if rule is None or rule_mix is not setting.mix.current:
             rule_mix = setting.mix.current
             rule = fgd.Fgd(setting.cluster, rule_mix)
         node = _first_highest(rule.scores(shape), feasible)
         return node, rule.device(shape, node) if shape.is_sharing else NO_DEVICE
+
+    return choose
+
+
+def _dovetail(setting: Setting) -> Choose:
+    rule: expected_loss.ExpectedLoss | None = None
+    rule_mix: workload.Mix | None = None
+
+    def choose(shape: workload.Shape, feasible: Booleans) -> Choice:
+        nonlocal rule, rule_mix
+        if rule is None or rule_mix is not setting.mix.current:
+            rule_mix = setting.mix.current
+            rule = expected_loss.ExpectedLoss(setting.cluster, rule_mix)
+        return rule.choose(shape, feasible)
 
     return choose
 
@@ -93,6 +107,7 @@ POLICIES: Final[dict[str, Callable[[Setting], Choose]]] = {
     "gpu-packing": _by_score(packing_policies.gpu_packing),
     "best-fit": _by_score(packing_policies.best_fit),
     "fgd": _fgd,
+    "dovetail": _dovetail,
 }
 
 
