@@ -51,55 +51,34 @@ BENCHES: dict[str, Callable[[upstream.Oracle], dict[str, Any]]] = {
 }
 
 
+WITH_OPTIONS: dict[str, Callable[[list[str]], int]] = {
+    "live": live.main,
+    "history": history.main,
+    "batch": batch.main,
+    "turns": turns.main,
+    "tenures": tenures.main,
+    "capacity": capacity.main,
+    "what-if": what_if.main,
+    "right-size": right_size.main,
+    "dashboard": dashboard.main,
+    "dashboard-answers": dashboard_answers.main,
+    "dashboard-pages": dashboard_pages.main,
+    "exporter": exporter.main,
+    "openb": openb.main,
+}
+
+
 def main(names: list[str]) -> int:
-    """The named benchmarks, or all of them and the live one last. Those below take options."""
-    if names[:1] == ["live"]:
-        return live.main(names[1:])
-    if names[:1] == ["history"]:
-        return history.main(names[1:])
-    if names[:1] == ["batch"]:
-        return batch.main(names[1:])
-    if names[:1] == ["turns"]:
-        return turns.main(names[1:])
-    if names[:1] == ["tenures"]:
-        return tenures.main(names[1:])
-    if names[:1] == ["capacity"]:
-        return capacity.main(names[1:])
-    if names[:1] == ["what-if"]:
-        return what_if.main(names[1:])
-    if names[:1] == ["right-size"]:
-        return right_size.main(names[1:])
-    if names[:1] == ["dashboard"]:
-        return dashboard.main(names[1:])
-    if names[:1] == ["dashboard-answers"]:
-        return dashboard_answers.main(names[1:])
-    if names[:1] == ["dashboard-pages"]:
-        return dashboard_pages.main(names[1:])
-    if names[:1] == ["exporter"]:
-        return exporter.main(names[1:])
-    if names[:1] == ["openb"]:
-        return openb.main(names[1:])
+    """The named benchmarks, or all of them and the live one last. Those with options stand alone."""
+    if names and names[0] in WITH_OPTIONS:
+        return WITH_OPTIONS[names[0]](names[1:])
     if names == ["node-agent"]:
         return node_agent.main()
     if names == ["live-variants"]:
         return live_variants.main()
     unknown = [name for name in names if name not in BENCHES]
     if unknown:
-        known = [
-            *BENCHES,
-            "batch",
-            "turns",
-            "tenures",
-            "live",
-            "live-variants",
-            "node-agent",
-            "openb",
-            "right-size",
-            "exporter",
-            "dashboard",
-            "dashboard-answers",
-            "dashboard-pages",
-        ]
+        known = [*BENCHES, *WITH_OPTIONS, "live-variants", "node-agent"]
         print(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}", file=sys.stderr)
         return 2
     with upstream.start() as oracle:

@@ -1,6 +1,6 @@
 """The placement benchmark on the openb trace: GPU allocation of every policy, and whether it equals the published one.
 
-`python -m bench openb [--seeds 42-44] [--policies fgd,dovetail] [--only default,cpu250] [--mix learned] [--traces DIR]`.
+`python -m bench openb [--seeds 42-44] [--policies fgd,dovetail] [--only default,cpu250] [--mix learned]`.
 Every finished run is added to bench/results/openb.json, which keeps runs of other policies and seeds. Simulated: no GPU
 and no scheduler process takes part.
 """

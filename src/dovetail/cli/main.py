@@ -70,6 +70,10 @@ COMMANDS = {
         "dovetail.cli.answers.cost_command:command",
         "Say what GPUs cost, who held them, and how budgets stand.",
     ),
+    "sim": (
+        "dovetail.cli.answers.sim_command:group",
+        "Replay a recorded workload through a placement policy.",
+    ),
     "run": (
         "dovetail.cli.work.run:command",
         "Run a job on GPUs without YAML: plan, submit, follow.",
@@ -140,6 +144,7 @@ TOPICS = {
         "capacity",
         "cost",
         "right-size",
+        "sim",
         "explain",
         "cel",
         "decide",

@@ -58,7 +58,7 @@ def run(
             shape,
             is_placed=is_placed,
             allocated=cluster.allocated_gpu_milli,
-            fragmented=fragmented.total / fragmented.pods,
+            fragmented=fragmented.total / fragmented.scale,
         )
         if progress is not None and number % _EVERY == 0:
             progress(number, len(arrivals))

@@ -94,7 +94,7 @@ def typical(mix: Mix) -> Mix:
     for shape, count in mix.counts:
         counts[msgspec.structs.replace(shape, memory_mib=0)] += count
 
-    by_frequency = sorted(counts.items(), key=lambda item: (item[1], item[0]), reverse=True)
+    by_frequency = sorted(counts.items(), key=_frequency_and_size, reverse=True)
     needed = TYPICAL_PERCENT * counts.total() / 100
     covered = 0
     chosen = []
@@ -104,3 +104,9 @@ def typical(mix: Mix) -> Mix:
         chosen.append((shape, count))
         covered += count
     return Mix(counts=tuple(chosen))
+
+
+def _frequency_and_size(item: tuple[Shape, int]) -> tuple[int, int, int, int, str]:
+    """Models compare as the text they stand in the trace with."""
+    shape, count = item
+    return count, shape.cpu_milli, shape.gpu_milli, shape.gpus, "|".join(shape.models)

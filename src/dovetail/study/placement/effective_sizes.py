@@ -57,9 +57,9 @@ def _prices(pods_by_size: Mapping[int, int]) -> dict[int, float]:
     # Slightly unequal demands keep pivots from going in a circle.
     demand = demand * (1 + 1e-7 * np.arange(1, len(sizes) + 1))
     basis = np.diag([float(_STEPS // _steps(size)) for size in sizes])
-    prices = np.zeros(len(sizes))
+    prices: Floats = np.zeros(len(sizes))
     for _ in range(_MAX_PIVOTS):
-        prices = np.linalg.solve(basis.T, np.ones(len(sizes)))
+        prices = np.linalg.solve(basis.T, np.ones(len(sizes))).astype(np.float64)
         pattern = _best_pattern(sizes, prices)
         if pattern @ prices <= 1 + _TOLERANCE:
             break

@@ -12,7 +12,7 @@ from collections import Counter
 import numpy as np
 
 from dovetail.study import workload
-from dovetail.study.placement import candidates, effective_sizes, scarcity, unusable
+from dovetail.study.placement import effective_sizes, scarcity, sharing_candidates, unusable
 from dovetail.study.placement.cluster_state import (
     NO_DEVICE,
     Booleans,
@@ -84,7 +84,7 @@ class ExpectedLoss:
         return kept
 
     def _cost_sharing(self, shape: workload.Shape, nodes: Integers, kept: _Kept) -> None:
-        options = candidates.sharing(self._cluster, shape, nodes)
+        options = sharing_candidates.with_room(self._cluster, shape, nodes)
         if not len(options.nodes):
             return
         after = self._unusable.after_sharing(shape, options.nodes, options.free)
@@ -100,12 +100,12 @@ class ExpectedLoss:
         kept.devices[options.nodes[best]] = options.devices[best]
 
     def _cost_whole(self, shape: workload.Shape, nodes: Integers, kept: _Kept) -> None:
-        nodes = candidates.with_room_for_whole(self._cluster, shape, nodes)
+        nodes = sharing_candidates.with_room_for_whole(self._cluster, shape, nodes)
         if len(nodes):
             kept.costs[nodes] = self._more_unusable(nodes, self._unusable.after_whole(shape, nodes))
 
     def _more_unusable(self, nodes: Integers, after: Floats) -> Floats:
-        return (after - self._unusable.by_node[nodes]) / self._unusable.pods
+        return (after - self._unusable.by_node[nodes]) / self._unusable.scale
 
 
 class _Kept:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from dovetail.study import workload
-from dovetail.study.placement import candidates, unusable
+from dovetail.study.placement import sharing_candidates, unusable
 from dovetail.study.placement.cluster_state import NO_DEVICE, ClusterState, Floats, Integers
 from dovetail.study.placement.packing_policies import MAX_SCORE
 
@@ -21,7 +21,7 @@ class Fgd:
     def __init__(self, cluster: ClusterState, mix: workload.Mix) -> None:
         """For the typical pods of this mix."""
         self._cluster = cluster
-        self.unusable = unusable.UnusableGpu(cluster, workload.typical(mix))
+        self.unusable = unusable.UnusableGpu(cluster, workload.typical(mix), as_published=True)
         self._kept: dict[tuple[int, int, int], _Kept] = {}
 
     def scores(self, shape: workload.Shape) -> Floats:
@@ -52,7 +52,7 @@ class Fgd:
         return kept
 
     def _score_sharing(self, shape: workload.Shape, nodes: Integers, kept: _Kept) -> None:
-        options = candidates.sharing(self._cluster, shape, nodes)
+        options = sharing_candidates.with_room(self._cluster, shape, nodes)
         if not len(options.nodes):
             return
         after = self.unusable.after_sharing(shape, options.nodes, options.free)
@@ -70,12 +70,12 @@ class Fgd:
         kept.devices[chosen] = first_best
 
     def _score_whole(self, shape: workload.Shape, nodes: Integers, kept: _Kept) -> None:
-        nodes = candidates.with_room_for_whole(self._cluster, shape, nodes)
+        nodes = sharing_candidates.with_room_for_whole(self._cluster, shape, nodes)
         if len(nodes):
             kept.scores[nodes] = self._rounded(nodes, self.unusable.after_whole(shape, nodes))
 
     def _rounded(self, nodes: Integers, after: Floats) -> Floats:
-        gained = (self.unusable.by_node[nodes] - after) / self.unusable.pods
+        gained = (self.unusable.by_node[nodes] - after) / self.unusable.scale
         return np.trunc(1.0 / (1.0 + np.exp(-gained / workload.MILLI)) * MAX_SCORE)
 
 

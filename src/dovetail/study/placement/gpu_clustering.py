@@ -33,7 +33,8 @@ class GpuClustering:
         sizes = sum(self._runs.values(), start=nothing)
         tier = np.where(runs_same, np.where(sizes == 1, 3, 2), np.where(sizes == 0, 1, 0))
         fullness = np.floor(_QUARTER * (LARGEST_NODE_GPU - cluster.idle) / LARGEST_NODE_GPU)
-        return fullness + _QUARTER * tier
+        scores: Floats = fullness + _QUARTER * tier
+        return scores
 
     def placed(self, shape: workload.Shape, node: int) -> None:
         """Remembers what a node runs."""

@@ -24,21 +24,24 @@ def first_fit(cluster: ClusterState, shape: workload.Shape) -> Floats:
 
 def spread(cluster: ClusterState, shape: workload.Shape) -> Floats:
     """Nodes with much free GPU and CPU first: the opposite of best fit, without rounding."""
-    return cluster.idle / LARGEST_NODE_GPU + cluster.cpu / LARGEST_NODE_CPU
+    scores: Floats = cluster.idle / LARGEST_NODE_GPU + cluster.cpu / LARGEST_NODE_CPU
+    return scores
 
 
 def best_fit(cluster: ClusterState, shape: workload.Shape) -> Floats:
     """Little left over of CPU and GPU, each counting half."""
     cpu_left = (cluster.cpu - shape.cpu_milli) / LARGEST_NODE_CPU * 0.5
     gpu_left = (cluster.idle - shape.total_gpu_milli) / LARGEST_NODE_GPU * 0.5
-    return np.trunc((1.0 - (cpu_left + gpu_left)) * MAX_SCORE)
+    scores: Floats = np.trunc((1.0 - (cpu_left + gpu_left)) * MAX_SCORE)
+    return scores
 
 
 def dot_product(cluster: ClusterState, shape: workload.Shape) -> Floats:
     """A small product of what is free and what is asked: nodes the pod would leave unbalanced come last."""
     cpu = cluster.cpu / LARGEST_NODE_CPU * (shape.cpu_milli / LARGEST_NODE_CPU)
     gpu = cluster.idle / LARGEST_NODE_GPU * (shape.total_gpu_milli / LARGEST_NODE_GPU)
-    return np.trunc(MAX_SCORE * (1.0 - (cpu + gpu) / 2))
+    scores: Floats = np.trunc(MAX_SCORE * (1.0 - (cpu + gpu) / 2))
+    return scores
 
 
 def gpu_packing(cluster: ClusterState, shape: workload.Shape) -> Floats:

@@ -6,7 +6,6 @@ shape and the nodes with room for it and returns a node and a device. Never plac
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -45,14 +44,15 @@ def _by_score(score: Score) -> Callable[[Setting], Choose]:
 
 
 def _random(setting: Setting) -> Choose:
-    draw = random.Random(setting.seed)  # noqa: S311 - a baseline, no secret
+    """Any node with room, and any device with room there."""
     cluster = setting.cluster
+    draw = np.random.default_rng(setting.seed)
 
     def choose(shape: workload.Shape, feasible: Booleans) -> Choice:
-        node = draw.choice(np.flatnonzero(feasible).tolist())
+        node = int(draw.choice(np.flatnonzero(feasible)))
         if not shape.is_sharing:
             return node, NO_DEVICE
-        return node, draw.choice(np.flatnonzero(cluster.devices[node] >= shape.gpu_milli).tolist())
+        return node, int(draw.choice(np.flatnonzero(cluster.devices[node] >= shape.gpu_milli)))
 
     return choose
 

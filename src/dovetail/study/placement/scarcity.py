@@ -44,7 +44,8 @@ class ModelPrices:
         idle_of_accepted = np.maximum(self._accepts @ idle, 1.0)
         # Needed on a model, divided by what is idle there: idle of the model cancels out.
         needed_of_idle = (self._share * idle.sum() / idle_of_accepted) @ self._accepts
-        return np.minimum(1.0, needed_of_idle) ** EXPONENT
+        prices: Floats = np.minimum(1.0, needed_of_idle) ** EXPONENT
+        return prices
 
 
 class SlotPrices:
@@ -78,7 +79,8 @@ class SlotPrices:
         idle = self._cluster.idle_by_model.sum()
         expected = idle * self._pods_by_milli
         scarcity = np.minimum(1.0, expected / np.maximum(self._total, 1e-9)) ** EXPONENT
-        return self._losses(shape, devices).astype(np.float64) @ (self._gpus * scarcity)
+        costs: Floats = self._losses(shape, devices).astype(np.float64) @ (self._gpus * scarcity)
+        return costs
 
     def _refresh(self) -> None:
         cluster = self._cluster

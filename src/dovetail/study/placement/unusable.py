@@ -2,7 +2,8 @@
 
 Given the state of a cluster and a mix. F1 is FGD's: the expected idle milli-GPU that a pod drawn from the mix cannot
 use. F2 is what stays idle if one shape is repeated until it no longer fits. The result is F1 with a chosen share of F2,
-times the number of pods of the mix, so that F1 alone is a whole number. Keeps tables by node, never places a pod.
+times a scale, the number of pods of the mix: F1 alone is then a whole number. `as_published` adds up in the order and
+with the rounding of the published simulator instead; its scale is 1. Keeps tables by node, never places a pod.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from dovetail.study import workload
 from dovetail.study.placement import cluster_state
-from dovetail.study.placement.cluster_state import Floats, Integers
+from dovetail.study.placement.cluster_state import Booleans, Floats, Integers
 
 
 class _States(NamedTuple):
@@ -31,12 +32,19 @@ class UnusableGpu:
     """Unusable idle GPU of every node, now and after a placement that is only considered."""
 
     def __init__(
-        self, cluster: cluster_state.ClusterState, mix: workload.Mix, *, repeated_share: float = 0.0
+        self,
+        cluster: cluster_state.ClusterState,
+        mix: workload.Mix,
+        *,
+        repeated_share: float = 0.0,
+        as_published: bool = False,
     ) -> None:
         """Tables for all nodes as they are now."""
-        self.pods = sum(count for _, count in mix.counts)
+        self._pods = sum(count for _, count in mix.counts)
+        self.scale = 1 if as_published else self._pods
         self._cluster = cluster
         self._repeated_share = repeated_share
+        self._published = _PublishedSums(mix) if as_published else None
         self._read_mix([(shape, count) for shape, count in mix.counts if shape.gpus])
 
         every_node = np.arange(len(cluster.nodes))
@@ -54,7 +62,7 @@ class UnusableGpu:
         self._copies_of_whole = np.floor(workload.MILLI / self._sizes)
         self._column = np.searchsorted(self._sizes, [shape.gpu_milli for shape, _ in shapes])
         self._count = np.array([count for _, count in shapes], dtype=np.float64)
-        self._cpu_only_pods = float(self.pods - self._count.sum())
+        self._cpu_only_pods = float(self._pods - self._count.sum())
         self._cpu = np.array([shape.cpu_milli for shape, _ in shapes], dtype=np.float64)
         self._gpus = np.array([shape.gpus for shape, _ in shapes], dtype=np.float64)
         self._milli = np.array([shape.total_gpu_milli for shape, _ in shapes], dtype=np.float64)
@@ -121,12 +129,18 @@ class UnusableGpu:
         return self._unusable(nodes, states)
 
     def _unusable(self, nodes: Integers, states: _States) -> Floats:
-        fits = states.cpu[:, None] >= self._cpu
-        fits &= states.devices_at_least[:, self._column] >= self._gpus
+        has_cpu = states.cpu[:, None] >= self._cpu
+        has_devices = states.devices_at_least[:, self._column] >= self._gpus
+        fits = has_cpu & has_devices
+        accepts = None
         if not self._is_any_model:
-            fits &= self._accepts[self._cluster.model[nodes]]
+            accepts = self._accepts[self._cluster.model[nodes]]
+            fits &= accepts
 
         lost = np.where(fits, states.too_small[:, self._column], states.idle[:, None])
+        if self._published is not None:
+            kinds = _kinds_of_loss(has_cpu, has_devices, accepts)
+            return self._published.expected(kinds, lost, states)
         expected: Floats = lost @ self._count + states.idle * self._cpu_only_pods
         if not self._repeated_share:
             return expected
@@ -136,6 +150,48 @@ class UnusableGpu:
         repeats = np.where(self._is_sharing, copies, copies_of_whole)
         repeats = np.minimum(repeats, np.floor(states.cpu[:, None] / self._cpu))
         filled = np.where(fits, repeats * self._milli, 0.0)
-        left_over = states.idle * self.pods - filled @ self._count
+        left_over = states.idle * self._pods - filled @ self._count
         share = self._repeated_share
         return (1 - share) * expected + share * left_over
+
+
+# Why a shape cannot use idle GPU, in the order in which the published simulator adds up.
+_LACKS_BOTH, _LACKS_GPU, _LACKS_CPU, _NEEDS_NO_GPU, _NEEDS_NO_GPU_LACKS_CPU, _WRONG_MODEL = range(6)
+_KINDS = 6
+
+
+def _kinds_of_loss(has_cpu: Booleans, has_devices: Booleans, accepts: Booleans | None) -> Integers:
+    """One a state and shape. A shape that fits loses the devices that are too small for it, which counts as GPU."""
+    lacks_cpu = np.where(has_devices, _LACKS_CPU, _LACKS_BOTH)
+    kinds = np.where(has_cpu, _LACKS_GPU, lacks_cpu)
+    return kinds if accepts is None else np.where(accepts, kinds, _WRONG_MODEL)
+
+
+class _PublishedSums:
+    """F1 with the published simulator's rounding errors, which decide where a placement changes nothing."""
+
+    def __init__(self, mix: workload.Mix) -> None:
+        """Weights are shares of all pods of the typical mix."""
+        pods = sum(count for _, count in mix.counts)
+        gpu_shapes = [count / pods for shape, count in mix.counts if shape.gpus]
+        cpu_shapes = [(shape, count / pods) for shape, count in mix.counts if not shape.gpus]
+        self._weight = np.array(gpu_shapes)
+        self._cpu_only_weight = np.array([weight for _, weight in cpu_shapes])
+        self._cpu_only_cpu = np.array(
+            [shape.cpu_milli for shape, _ in cpu_shapes], dtype=np.float64
+        )
+
+    def expected(self, kinds: Integers, lost: Floats, states: _States) -> Floats:
+        """One sum a kind of loss, shape by shape, and then the sum of these."""
+        rows = len(states.idle)
+        has_cpu = states.cpu[:, None] >= self._cpu_only_cpu
+        cpu_only_kinds = np.where(has_cpu, _NEEDS_NO_GPU, _NEEDS_NO_GPU_LACKS_CPU)
+        cpu_only_lost = states.idle[:, None] * self._cpu_only_weight
+        all_kinds = np.hstack((kinds, cpu_only_kinds)) + _KINDS * np.arange(rows)[:, None]
+        amounts = np.hstack((lost * self._weight, cpu_only_lost))
+        # bincount adds in the order given, which a plain sum does not promise.
+        by_kind = np.bincount(all_kinds.ravel(), amounts.ravel(), minlength=_KINDS * rows)
+        expected = np.zeros(rows)
+        for kind in range(_KINDS):
+            expected += by_kind[kind::_KINDS]
+        return expected

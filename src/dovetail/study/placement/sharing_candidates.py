@@ -1,6 +1,6 @@
-"""The devices a sharing pod could take, without those that equal an earlier device of the same node.
+"""The nodes and devices a pod could take; of equal devices of a node only the first.
 
-Given the state of a cluster. `best_of_each_node` reduces figures of candidates to one a node. Never places a pod.
+Given the state of a cluster. Never places a pod and never compares candidates.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Candidates(NamedTuple):
         return np.flatnonzero(is_new)
 
 
-def sharing(cluster: ClusterState, shape: workload.Shape, nodes: Integers) -> Candidates:
+def with_room(cluster: ClusterState, shape: workload.Shape, nodes: Integers) -> Candidates:
     """Every device of these nodes with room, one of several equal ones."""
     nodes = nodes[cluster.cpu[nodes] >= shape.cpu_milli]
     free = cluster.devices[nodes]
