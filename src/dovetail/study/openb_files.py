@@ -51,6 +51,7 @@ def read(traces: Path, *, trace: str, seed: int) -> workload.Workload:
         arrivals, node_order = _own_order(pods, nodes, seed=seed)
     else:
         arrivals, node_order = published
+        _require_orders(traces, arrivals, node_order, pods=len(pods), nodes=len(nodes))
     return workload.Workload(
         name=trace,
         seed=seed,
@@ -64,7 +65,7 @@ def read(traces: Path, *, trace: str, seed: int) -> workload.Workload:
 def trace_names(traces: Path) -> list[str]:
     """Every list of pods in the folder."""
     _require_files(traces)
-    return sorted({row["trace"] for row in _rows(traces, "pods")})
+    return sorted({row.get("trace", "") for row in _rows(traces, "pods")})
 
 
 def published_runs(traces: Path) -> list[tuple[str, int]]:
@@ -82,18 +83,23 @@ def _require_files(traces: Path) -> None:
         )
 
 
-def _rows(traces: Path, what: str) -> Iterator[dict[str, str]]:
+def _rows(traces: Path, what: str, *, trace: str | None = None) -> Iterator[dict[str, str]]:
+    """All rows of a file, or those whose first column names the trace: the pods are 200,000 rows, most of others."""
     path = traces / FILES[what]
     csv.field_size_limit(1 << 24)  # an order of arrivals is one long field
     try:
         with gzip.open(path, "rt", encoding="utf-8", newline="") as text:
-            yield from csv.DictReader(text)
+            lines = csv.reader(text)
+            columns = next(lines, [])
+            for fields in lines:
+                if trace is None or fields[:1] == [trace]:
+                    yield dict(zip(columns, fields, strict=False))
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         raise errors.InputError(f"{path}: cannot be read as gzipped CSV: {error}") from error
 
 
 def _gpu_nodes(traces: Path) -> list[workload.Node]:
-    """Nodes with GPUs by name; the published runs leave out the others."""
+    """Nodes with GPUs in the order of their names; the published runs leave out the others."""
     nodes = []
     for row in _rows(traces, "nodes"):
         with _Row(traces, "nodes", row):
@@ -106,31 +112,39 @@ def _gpu_nodes(traces: Path) -> list[workload.Node]:
             )
         if node.gpus > 0:
             nodes.append(node)
+    if not nodes:
+        raise errors.InputError(f"{traces / FILES['nodes']}: no node with GPUs in it")
     return sorted(nodes, key=lambda node: node.name)
 
 
 def _pods(traces: Path, trace: str) -> list[workload.Shape]:
     """The pods of a trace in the order of their names."""
     pods = []
-    names = set()
-    for row in _rows(traces, "pods"):
+    for row in _rows(traces, "pods", trace=trace):
         with _Row(traces, "pods", row):
-            names.add(row["trace"])
-            if row["trace"] == trace:
-                pods.append((row["name"], _shape(row)))
+            pods.append((row["name"], _shape(row)))
     if not pods:
-        raise errors.NotFound(f'no trace "{trace}" in openb; there are: {", ".join(sorted(names))}')
+        raise errors.NotFound(
+            f'no trace "{trace}" in openb; there are: {", ".join(trace_names(traces))}'
+        )
     return [shape for _, shape in sorted(pods)]
 
 
 def _shape(row: dict[str, str]) -> workload.Shape:
-    return workload.Shape(
+    shape = workload.Shape(
         cpu_milli=int(row["cpu_milli"]),
         gpu_milli=int(row["gpu_milli"]),
         gpus=int(row["num_gpu"]),
         models=tuple(model for model in row["gpu_spec"].split("|") if model),
         memory_mib=int(row["memory_mib"]),
     )
+    if min(shape.cpu_milli, shape.gpu_milli, shape.gpus, shape.memory_mib) < 0:
+        raise ValueError("no figure may be negative")
+    if shape.gpu_milli > workload.MILLI or (shape.gpus > 1 and shape.gpu_milli < workload.MILLI):
+        raise ValueError("a pod asks for a part of one GPU, or for whole ones")
+    if (shape.gpus == 0) != (shape.gpu_milli == 0):
+        raise ValueError("num_gpu and gpu_milli are both 0 or neither is")
+    return shape
 
 
 def _published_order(traces: Path, *, trace: str, seed: int) -> tuple[list[int], list[int]] | None:
@@ -154,6 +168,19 @@ def _published_order(traces: Path, *, trace: str, seed: int) -> tuple[list[int],
         )
         taken = arrivals.split()[: int(run["n_arrivals"])]
         return [int(number) for number in taken], [int(number) for number in node_order.split()]
+
+
+def _require_orders(
+    traces: Path, arrivals: list[int], node_order: list[int], *, pods: int, nodes: int
+) -> None:
+    if any(not 0 <= number < pods for number in arrivals):
+        raise errors.InputError(
+            f"{traces / FILES['arrivals']}: names a pod beyond the {pods} of the trace"
+        )
+    if sorted(node_order) != list(range(nodes)):
+        raise errors.InputError(
+            f"{traces / FILES['node orders']}: expected each of the {nodes} nodes with GPUs once"
+        )
 
 
 def _own_order(
@@ -195,6 +222,4 @@ class _Row:
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
         if kind is not None and issubclass(kind, (KeyError, ValueError, StopIteration)):
-            raise errors.InputError(
-                f"{self._place[:300]}: expected other columns or numbers: {error}"
-            )
+            raise errors.InputError(f"{self._place[:300]}: cannot be used: {error!r}")

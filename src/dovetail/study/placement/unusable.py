@@ -63,7 +63,7 @@ class UnusableGpu:
         self._column = np.searchsorted(self._sizes, [shape.gpu_milli for shape, _ in shapes])
         self._count = np.array([count for _, count in shapes], dtype=np.float64)
         self._cpu_only_pods = float(self._pods - self._count.sum())
-        self._cpu = np.array([shape.cpu_milli for shape, _ in shapes], dtype=np.float64)
+        self._cpu = np.array([max(1, shape.cpu_milli) for shape, _ in shapes], dtype=np.float64)
         self._gpus = np.array([shape.gpus for shape, _ in shapes], dtype=np.float64)
         self._milli = np.array([shape.total_gpu_milli for shape, _ in shapes], dtype=np.float64)
         self._is_sharing = np.array([shape.is_sharing for shape, _ in shapes], dtype=np.bool_)
