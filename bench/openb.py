@@ -19,7 +19,8 @@ from pathlib import Path
 
 import msgspec
 
-from dovetail.study import openb_files, placement_run, workload
+from dovetail import errors
+from dovetail.study import openb_files, placement_run, policy_names, workload
 
 RESULTS = Path(__file__).resolve().parent / "results" / "openb.json"
 PUBLISHED = {
@@ -60,11 +61,20 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--mix", default="known", choices=("known", "learned"))
     parser.add_argument("--traces", help="folder of the traces")
     options = parser.parse_args(arguments)
+    try:
+        _measure(options)
+    except errors.InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    show(stored())
+    return 0
 
+
+def _measure(options: argparse.Namespace) -> None:
     folder = openb_files.folder(options.traces)
     first, _, last = options.seeds.partition("-")
     names = options.only.split(",") if options.only else _published_traces(folder)
-    policies = options.policies.split(",")
+    policies = [policy_names.named(name) for name in options.policies.split(",")]
     published = _published_allocation(folder)
     runs = stored()
     for seed in range(int(first), int(last or first) + 1):
@@ -76,8 +86,6 @@ def main(arguments: Sequence[str]) -> int:
                 _store(runs)
                 print(f"{name:<12} {seed} {policy:<14} {done.at_100:6.2f} {done.at_130:6.2f}"
                       f" {done.cpu_seconds:5.1f} s {done.equals_published}", file=sys.stderr, flush=True)  # fmt: skip
-    show(runs)
-    return 0
 
 
 def stored() -> list[Run]:
@@ -172,10 +180,17 @@ def _key(run: Run) -> tuple[str, int, str, str]:
 
 
 def _store(runs: list[Run]) -> None:
-    document = {
+    """One line a run, so that a changed run is one changed line."""
+    head = {
         "benchmark": "openb",
         "protocol": "FGD (ATC'23): 1213 nodes, 6212 GPUs, arrivals up to 130 % of capacity, no departures",
         "machine": "2 cores, shared; simulated, no GPU takes part",
-        "runs": sorted(runs, key=_key),
     }
-    RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+    lines = [f" {_text(key)}: {_text(value)}," for key, value in head.items()]
+    rows = ",\n".join(f"  {_text(run)}" for run in sorted(runs, key=_key))
+    RESULTS.write_text("{\n" + "\n".join(lines) + '\n "runs": [\n' + rows + "\n ]\n}\n")
+
+
+def _text(value: object) -> str:
+    """As JSON."""
+    return msgspec.json.encode(value).decode()
