@@ -11,7 +11,13 @@ import numpy as np
 
 from dovetail.study import workload
 from dovetail.study.placement import sharing_candidates, unusable
-from dovetail.study.placement.cluster_state import NO_DEVICE, ClusterState, Floats, Integers
+from dovetail.study.placement.cluster_state import (
+    NO_DEVICE,
+    Booleans,
+    ClusterState,
+    Floats,
+    Integers,
+)
 from dovetail.study.placement.packing_policies import MAX_SCORE
 
 
@@ -21,16 +27,14 @@ class Fgd:
     def __init__(self, cluster: ClusterState, mix: workload.Mix) -> None:
         """For the typical pods of this mix."""
         self._cluster = cluster
-        self.unusable = unusable.UnusableGpu(cluster, workload.typical(mix), as_published=True)
+        self._unusable = unusable.UnusableGpu(cluster, workload.typical(mix), as_published=True)
         self._kept: dict[tuple[int, int, int], _Kept] = {}
 
-    def scores(self, shape: workload.Shape) -> Floats:
-        """All nodes; those without room have no meaning."""
-        return self._refreshed(shape).scores
-
-    def device(self, shape: workload.Shape, node: int) -> int:
-        """Which device of the node a sharing pod takes."""
-        return int(self._refreshed(shape).devices[node])
+    def choose(self, shape: workload.Shape, feasible: Booleans) -> tuple[int, int]:
+        """The first node with the highest score, and the device that earned it."""
+        kept = self._refreshed(shape)
+        node = int(np.argmax(np.where(feasible, kept.scores, -np.inf)))
+        return node, int(kept.devices[node])
 
     def _refreshed(self, shape: workload.Shape) -> _Kept:
         request = (shape.cpu_milli, shape.gpus, shape.gpu_milli)
@@ -44,7 +48,7 @@ class Fgd:
         else:
             nodes = np.array(sorted(set(changed[kept.up_to :])), dtype=np.intp)
         kept.up_to = len(changed)
-        self.unusable.refresh()
+        self._unusable.refresh()
         if shape.is_sharing:
             self._score_sharing(shape, nodes, kept)
         else:
@@ -55,7 +59,7 @@ class Fgd:
         options = sharing_candidates.with_room(self._cluster, shape, nodes)
         if not len(options.nodes):
             return
-        after = self.unusable.after_sharing(shape, options.nodes, options.free)
+        after = self._unusable.after_sharing(shape, options.nodes, options.free)
         scores = self._rounded(options.nodes, after)
 
         starts = options.starts
@@ -72,10 +76,10 @@ class Fgd:
     def _score_whole(self, shape: workload.Shape, nodes: Integers, kept: _Kept) -> None:
         nodes = sharing_candidates.with_room_for_whole(self._cluster, shape, nodes)
         if len(nodes):
-            kept.scores[nodes] = self._rounded(nodes, self.unusable.after_whole(shape, nodes))
+            kept.scores[nodes] = self._rounded(nodes, self._unusable.after_whole(shape, nodes))
 
     def _rounded(self, nodes: Integers, after: Floats) -> Floats:
-        gained = (self.unusable.by_node[nodes] - after) / self.unusable.scale
+        gained = (self._unusable.by_node[nodes] - after) / self._unusable.scale
         return np.trunc(1.0 / (1.0 + np.exp(-gained / workload.MILLI)) * MAX_SCORE)
 
 

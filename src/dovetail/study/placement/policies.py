@@ -7,7 +7,7 @@ shape and the nodes with room for it and returns a node and a device. Never plac
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,6 +26,14 @@ class Setting(NamedTuple):
     cluster: ClusterState
     mix: mix_source.MixSource
     seed: int
+
+
+class Rule(Protocol):
+    """A rule for one mix."""
+
+    def choose(self, shape: workload.Shape, feasible: Booleans, /) -> Choice:
+        """The node and device for a pod, among nodes with room."""
+        ...
 
 
 def _by_score(score: Score) -> Callable[[Setting], Choose]:
@@ -69,33 +77,23 @@ def _gpu_clustering(setting: Setting) -> Choose:
     return choose
 
 
-def _fgd(setting: Setting) -> Choose:
-    rule: fgd.Fgd | None = None
-    rule_mix: workload.Mix | None = None
+def _by_mix(rule_for: Callable[[ClusterState, workload.Mix], Rule]) -> Callable[[Setting], Choose]:
+    """A rule that is prepared anew whenever the expected mix changes."""
 
-    def choose(shape: workload.Shape, feasible: Booleans) -> Choice:
-        nonlocal rule, rule_mix
-        if rule is None or rule_mix is not setting.mix.current:
-            rule_mix = setting.mix.current
-            rule = fgd.Fgd(setting.cluster, rule_mix)
-        node = _first_highest(rule.scores(shape), feasible)
-        return node, rule.device(shape, node) if shape.is_sharing else NO_DEVICE
+    def prepare(setting: Setting) -> Choose:
+        mix = setting.mix.current
+        rule = rule_for(setting.cluster, mix)
 
-    return choose
+        def choose(shape: workload.Shape, feasible: Booleans) -> Choice:
+            nonlocal mix, rule
+            if mix is not setting.mix.current:
+                mix = setting.mix.current
+                rule = rule_for(setting.cluster, mix)
+            return rule.choose(shape, feasible)
 
+        return choose
 
-def _dovetail(setting: Setting) -> Choose:
-    rule: expected_loss.ExpectedLoss | None = None
-    rule_mix: workload.Mix | None = None
-
-    def choose(shape: workload.Shape, feasible: Booleans) -> Choice:
-        nonlocal rule, rule_mix
-        if rule is None or rule_mix is not setting.mix.current:
-            rule_mix = setting.mix.current
-            rule = expected_loss.ExpectedLoss(setting.cluster, rule_mix)
-        return rule.choose(shape, feasible)
-
-    return choose
+    return prepare
 
 
 POLICIES: Final[dict[str, Callable[[Setting], Choose]]] = {
@@ -106,8 +104,8 @@ POLICIES: Final[dict[str, Callable[[Setting], Choose]]] = {
     "gpu-clustering": _gpu_clustering,
     "gpu-packing": _by_score(packing_policies.gpu_packing),
     "best-fit": _by_score(packing_policies.best_fit),
-    "fgd": _fgd,
-    "dovetail": _dovetail,
+    "fgd": _by_mix(fgd.Fgd),
+    "dovetail": _by_mix(expected_loss.ExpectedLoss),
 }
 
 
