@@ -83,6 +83,15 @@ def test_gpu_clustering_returns_to_nodes_with_the_same_size_of_request() -> None
     assert taken == [0, 1, 0, 1]
 
 
+def test_between_equals_power_aware_placement_takes_the_model_that_draws_less() -> None:
+    cluster = build.cluster(build.node("a100", model="A100"), build.node("t4", model="T4"))
+    shape = build.whole(1)
+    setting = policies.Setting(cluster, mix_source.known(build.mix((shape, 1))), seed=1)
+    feasible = cluster.feasible(shape)
+    assert policies.POLICIES["fgd"](setting)(shape, feasible)[0] == 0
+    assert policies.POLICIES["pwr"](setting)(shape, feasible)[0] == 1
+
+
 def test_dovetail_keeps_a_scarce_model_for_those_who_insist_on_it() -> None:
     cluster = build.cluster(build.node("t4", gpus=2), build.node("a10", gpus=2, model="A10"))
     mix = build.mix((build.whole(1, models=("T4",)), 5), (build.whole(1), 1))

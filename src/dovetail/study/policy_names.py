@@ -18,9 +18,10 @@ NAMES: Final = (
     "gpu-packing",
     "gpu-clustering",
     "fgd",
+    "pwr",
     "dovetail",
 )
-WITH_MIX: Final = frozenset({"fgd", "dovetail"})
+WITH_MIX: Final = frozenset({"fgd", "pwr", "dovetail"})
 
 
 def named(given: str) -> str:

@@ -49,7 +49,7 @@ def group() -> None:
     type=click.Choice(("known", "learned")),
     default="known",
     show_default=True,
-    help="What fgd and dovetail expect: the pods of the trace, or what has arrived so far.",
+    help="What fgd, pwr and dovetail expect: the pods of the trace, or what has arrived so far.",
 )
 @click.option(
     "--traces",

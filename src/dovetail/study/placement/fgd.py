@@ -28,20 +28,21 @@ class Fgd:
         """For the typical pods of this mix."""
         self._cluster = cluster
         self._unusable = unusable.UnusableGpu(cluster, workload.typical(mix), as_published=True)
-        self._kept: dict[tuple[int, int, int], _Kept] = {}
+        self._kept: dict[tuple[int, int, int], KeptScores] = {}
 
     def choose(self, shape: workload.Shape, feasible: Booleans) -> tuple[int, int]:
         """The first node with the highest score, and the device that earned it."""
-        kept = self._refreshed(shape)
+        kept = self.kept(shape)
         node = int(np.argmax(np.where(feasible, kept.scores, -np.inf)))
         return node, int(kept.devices[node])
 
-    def _refreshed(self, shape: workload.Shape) -> _Kept:
+    def kept(self, shape: workload.Shape) -> KeptScores:
+        """Scores and devices of all nodes; those without room have no meaning."""
         request = (shape.cpu_milli, shape.gpus, shape.gpu_milli)
         changed = self._cluster.changed
         kept = self._kept.get(request)
         if kept is None:
-            kept = self._kept[request] = _Kept(len(self._cluster.nodes))
+            kept = self._kept[request] = KeptScores(len(self._cluster.nodes))
             nodes = np.arange(len(self._cluster.nodes))
         elif kept.up_to == len(changed):
             return kept
@@ -55,7 +56,7 @@ class Fgd:
             self._score_whole(shape, nodes, kept)
         return kept
 
-    def _score_sharing(self, shape: workload.Shape, nodes: Integers, kept: _Kept) -> None:
+    def _score_sharing(self, shape: workload.Shape, nodes: Integers, kept: KeptScores) -> None:
         options = sharing_candidates.with_room(self._cluster, shape, nodes)
         if not len(options.nodes):
             return
@@ -73,7 +74,7 @@ class Fgd:
         kept.scores[chosen] = best
         kept.devices[chosen] = first_best
 
-    def _score_whole(self, shape: workload.Shape, nodes: Integers, kept: _Kept) -> None:
+    def _score_whole(self, shape: workload.Shape, nodes: Integers, kept: KeptScores) -> None:
         nodes = sharing_candidates.with_room_for_whole(self._cluster, shape, nodes)
         if len(nodes):
             kept.scores[nodes] = self._rounded(nodes, self._unusable.after_whole(shape, nodes))
@@ -83,7 +84,7 @@ class Fgd:
         return np.trunc(1.0 / (1.0 + np.exp(-gained / workload.MILLI)) * MAX_SCORE)
 
 
-class _Kept:
+class KeptScores:
     """Scores of one kind of request as of a number of placements."""
 
     def __init__(self, nodes: int) -> None:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from dovetail.study import mix_source, workload
-from dovetail.study.placement import expected_loss, fgd, gpu_clustering, packing_policies
+from dovetail.study.placement import expected_loss, fgd, gpu_clustering, packing_policies, power
 from dovetail.study.placement.cluster_state import NO_DEVICE, Booleans, ClusterState, Floats
 
 Choice = tuple[int, int]  # node, and the device that a sharing pod takes
@@ -105,6 +105,7 @@ POLICIES: Final[dict[str, Callable[[Setting], Choose]]] = {
     "gpu-packing": _by_score(packing_policies.gpu_packing),
     "best-fit": _by_score(packing_policies.best_fit),
     "fgd": _by_mix(fgd.Fgd),
+    "pwr": _by_mix(power.PowerAware),
     "dovetail": _by_mix(expected_loss.ExpectedLoss),
 }
 
