@@ -52,6 +52,7 @@ class Mix(msgspec.Struct, frozen=True):
     """How often each shape occurs."""
 
     counts: tuple[tuple[Shape, int], ...]
+    cut_from_pods: int | None = None  # of the larger mix that this is the frequent part of
 
     @property
     def total_gpu_milli(self) -> int:
@@ -103,7 +104,7 @@ def typical(mix: Mix) -> Mix:
             break
         chosen.append((shape, count))
         covered += count
-    return Mix(counts=tuple(chosen))
+    return Mix(counts=tuple(chosen), cut_from_pods=counts.total())
 
 
 def _frequency_and_size(item: tuple[Shape, int]) -> tuple[int, int, int, int, str]:

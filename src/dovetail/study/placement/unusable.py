@@ -173,8 +173,11 @@ class _PublishedSums:
     def __init__(self, mix: workload.Mix) -> None:
         """Weights are shares of all pods of the typical mix."""
         pods = sum(count for _, count in mix.counts)
-        gpu_shapes = [count / pods for shape, count in mix.counts if shape.gpus]
-        cpu_shapes = [(shape, count / pods) for shape, count in mix.counts if not shape.gpus]
+        all_pods = mix.cut_from_pods or pods
+        # Divided twice, as the published simulator does: once by all pods, then by the share of typical ones.
+        weights = [(shape, count / all_pods / (pods / all_pods)) for shape, count in mix.counts]
+        gpu_shapes = [weight for shape, weight in weights if shape.gpus]
+        cpu_shapes = [(shape, weight) for shape, weight in weights if not shape.gpus]
         self._weight = np.array(gpu_shapes)
         self._cpu_only_weight = np.array([weight for _, weight in cpu_shapes])
         self._cpu_only_cpu = np.array(
