@@ -11,8 +11,10 @@ PYTEST_WORKERS ?= 2
 REAL_WORKERS ?= 3
 # `make test AFTER_CHECK=1` leaves out the fast tests, for a caller that has just seen `make check` pass.
 AFTER_CHECK ?=
+# Of `make bench-openb`: a seed or a range; 42 to 51 are the published ones.
+SEEDS ?= 42-51
 
-.PHONY: run test test-skew check dashboard bench fuzz sbom chaos system-deps oracle kube format lock clean help
+.PHONY: run test test-skew check dashboard bench bench-openb fuzz sbom chaos system-deps oracle kube format lock clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -70,6 +72,9 @@ dashboard: dashboard/node_modules/.stamp ## build the dashboard's pages into src
 
 bench: $(VENV)/dev.stamp ## measure beside the Go original; results under bench/results/
 	$(BIN)/python -m bench
+
+bench-openb: $(VENV)/dev.stamp ## measure placement policies on the openb trace; results in bench/results/openb.json
+	$(BIN)/python -m bench openb --policies fgd,dovetail --seeds $(SEEDS)
 
 fuzz: $(VENV)/dev.stamp ## differential fuzzing against the oracle, and hostile objects, until interrupted
 	$(BIN)/python -m tests.fuzz

@@ -26,6 +26,7 @@ from bench import (
     node_agent,
     node_agent_metrics,
     objects,
+    openb,
     partitions,
     right_size,
     rollout,
@@ -67,6 +68,7 @@ WITH_OPTIONS: dict[str, Callable[[list[str]], int]] = {
     "dashboard-answers": dashboard_answers.main,
     "dashboard-pages": dashboard_pages.main,
     "exporter": exporter.main,
+    "openb": openb.main,
 }
 ON_A_NODE: dict[str, Callable[[], int]] = {
     "node-agent": node_agent.main,

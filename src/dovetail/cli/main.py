@@ -74,6 +74,10 @@ COMMANDS = {
         "dovetail.cli.stack.stack_group:group",
         "Show the GPU stack; check, plan and predict upgrades.",
     ),
+    "sim": (
+        "dovetail.cli.answers.sim_command:group",
+        "Replay a recorded workload through a placement policy.",
+    ),
     "run": (
         "dovetail.cli.work.run:command",
         "Run a job on GPUs without YAML: plan, submit, follow.",
@@ -145,6 +149,7 @@ TOPICS = {
         "cost",
         "right-size",
         "stack",
+        "sim",
         "explain",
         "cel",
         "decide",

@@ -1,0 +1,1 @@
+"""Studies: recorded workloads replayed through placement policies, to compare their results."""

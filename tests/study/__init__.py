@@ -1,0 +1,1 @@
+"""Tests of studies: recorded workloads and placement policies."""
