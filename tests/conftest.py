@@ -10,7 +10,7 @@ from typing import Final
 import hypothesis
 import pytest
 
-from tests.support import closing, gpu_node, live
+from tests.support import closing, gpu_node, leftovers, live
 from tests.support import cluster as planes
 from tests.support import oracle as upstream
 
@@ -31,6 +31,8 @@ hypothesis.settings.load_profile("dovetail")
 # a program would wait for it in vain.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+leftovers.name_openers()
 
 LONGEST_FIRST: Final = (
     "tests/faults/test_campaign.py",

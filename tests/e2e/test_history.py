@@ -68,6 +68,7 @@ def recording(
             yield process
         finally:
             process.kill()
+            print(log.read_text())  # shown where the test fails
 
 
 def gpus(story: Scene) -> None:
