@@ -39,8 +39,8 @@ def follow(reads: Sequence[object_set.Read], show: Show, *, timeout: float | Non
         served = tuple(read for read in reads if read.kind not in first.unserved)
         objects = followed_objects.FollowedObjects(choice.name)
         try:
-            async with asyncio.timeout(timeout):
-                await objects.follow(over, served)
+            await objects.follow(over, served)
+            async with asyncio.timeout(timeout):  # of waiting: the first answer is always shown
                 while True:
                     objects.changed.clear()
                     now = datetime.datetime.now(datetime.UTC)
