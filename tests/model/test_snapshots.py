@@ -32,7 +32,8 @@ LEFT_AS_IT_IS = """
     taints.key taints.effect taint.key taint.effect
     tolerations.key tolerations.operator tolerations.effect matchExpressions.key matchExpressions.operator
     matchFields.key matchFields.operator conditions.type conditions.status conditions.reason status.declaredFeatures
-    status.phase spec.schedulerName spec.preemptionPolicy spec.restartPolicy initContainers.restartPolicy
+    status.phase spec.schedulerName spec.unhealthyPodEvictionPolicy spec.preemptionPolicy
+    spec.restartPolicy initContainers.restartPolicy
     restartPolicyRules.action volumeMounts.bindMountOptions
     containers.restartPolicy ports.protocol csi.driver claims.name claims.request resourceClaims.name
     resourceClaimStatuses.name requestMappings.resourceName requestMappings.requestName mapping.name overhead.name

@@ -112,11 +112,15 @@ def migrate(database: Database, *, to: int = VERSION) -> None:
 
 def version_of(database: Database) -> int:
     """The version of a store, 0 for an empty database. Raises StateError for one that we must not touch."""
-    if not database.has_table("meta"):
-        if database.has_table("objects") or database.has_table("texts"):
+    has_meta = database.has_table("meta")
+    if not has_meta and (database.has_table("objects") or database.has_table("texts")):
+        # Another process may have created the store between the two questions: its tables appear together.
+        has_meta = database.has_table("meta")
+        if not has_meta:
             raise errors.StateError(
                 f"{database.place}: holds tables that are not history's; use another file or database"
             )
+    if not has_meta:
         return 0
     version = meta(database, _VERSION)
     if version is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ from dovetail import errors
 from dovetail.history.database import Row, Value, int_of
 
 BUSY_SECONDS: Final = 30.0  # how long another writer may take
+PAUSE_SECONDS: Final = 0.01  # between two tries
 CACHE_KIBIBYTES: Final = 65_536
 
 
@@ -47,9 +49,23 @@ class SqliteDatabase:
             raise
 
     def _prepare(self) -> None:
-        self.execute("PRAGMA journal_mode = WAL")
+        self._use_write_ahead_log()
         self.execute("PRAGMA synchronous = NORMAL")
         self.execute(f"PRAGMA cache_size = -{CACHE_KIBIBYTES}")
+
+    def _use_write_ahead_log(self) -> None:
+        """Waits for other connections itself: where several create one file, SQLite gives up at once here."""
+        until = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.Error as error:
+                is_busy = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+                if not is_busy or time.monotonic() > until:
+                    raise self._failure(error) from error
+                time.sleep(PAUSE_SECONDS)
+            else:
+                return
 
     def execute(self, statement: str, parameters: Sequence[Value] = ()) -> list[tuple[object, ...]]:
         """Runs one statement and returns its rows."""

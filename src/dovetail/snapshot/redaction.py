@@ -109,6 +109,7 @@ _KEPT: Final = _set(
     "apiVersion kind resourceVersion creationTimestamp deletionTimestamp schedulerName topologyKey matchLabelKeys"
     " mismatchLabelKeys key operator effect timeAdded phase startTime type status reason lastProbeTime"
     " lastTransitionTime lastHeartbeatTime protocol restartPolicy preemptionPolicy whenUnsatisfiable nodeAffinityPolicy"
+    " unhealthyPodEvictionPolicy"
     " nodeTaintsPolicy declaredFeatures driver device deviceClassName allocationMode matchAttribute distinctAttribute"
     " request source apiGroup resource resourceName requestName allocationTimestamp extendedResourceName counterSet"
     " compatibilityGroups partitionTypeAttribute bindingConditions bindingFailureConditions skipNodeOperations quantity"
