@@ -99,6 +99,39 @@ def test_a_cancellation_that_comes_too_late_for_the_work_still_ends_the_caller()
     asyncio.run(main())
 
 
+def test_what_must_be_finished_is_finished_by_a_caller_that_was_cancelled() -> None:
+    """Twice: the second cancellation is pending when the closing begins."""
+
+    async def main() -> None:
+        has_begun, may_end = threading.Event(), threading.Event()
+        steps: list[str] = []
+
+        async def opens() -> None:
+            has_begun.set()
+            may_end.wait()  # holds the other loop, so that no cancellation reaches the work
+
+        async def closes() -> None:
+            await asyncio.sleep(0)
+            steps.append("closed")
+
+        async def caller(beside: background_loop.BackgroundLoop) -> None:
+            await beside.run(opens())
+            await beside.finish(closes())
+            await asyncio.Event().wait()
+
+        async with background_loop.BackgroundLoop("beside") as beside:
+            asked = asyncio.create_task(caller(beside))
+            await asyncio.to_thread(has_begun.wait)
+            asked.cancel()
+            await asyncio.sleep(0)
+            may_end.set()
+            await asyncio.wait({asked}, timeout=60)
+            assert asked.cancelled()
+        assert steps == ["closed"]
+
+    asyncio.run(main())
+
+
 def test_work_goes_on_while_the_first_loop_is_held() -> None:
     async def main() -> None:
         counted = threading.Event()

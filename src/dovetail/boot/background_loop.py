@@ -42,6 +42,10 @@ class BackgroundLoop:
         """Runs the work on this loop; call it from another one."""
         return await run_on(self._loop, work)
 
+    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs work that must not be left out, such as closing what is open: a cancellation waits for its end."""
+        return await run_on(self._loop, work, passes_cancellations=False)
+
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
@@ -50,11 +54,16 @@ class BackgroundLoop:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
 
 
-async def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+async def run_on(
+    loop: asyncio.AbstractEventLoop,
+    work: Coroutine[Any, Any, T],
+    *,
+    passes_cancellations: bool = True,
+) -> T:
     """Runs the work on another loop and waits until it ends. Each cancellation is passed on, its effect awaited.
 
-    A cancellation that reaches the work too late is not lost: the caller gets the result, so that it can undo what
-    was done, and is cancelled at its next await.
+    A cancellation that is not passed on, or reaches the work too late, is not lost: the caller gets the result, so that
+    it can undo what was done, and is cancelled at its next await.
     """
     caller_loop = asyncio.get_running_loop()
     ended: asyncio.Future[asyncio.Task[T]] = caller_loop.create_future()
@@ -78,7 +87,8 @@ async def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) 
             await asyncio.wait({ended})
         except asyncio.CancelledError:
             is_cancelled = True
-            loop.call_soon_threadsafe(cancel)
+            if passes_cancellations:
+                loop.call_soon_threadsafe(cancel)
 
     task = ended.result()
     caller = asyncio.current_task()

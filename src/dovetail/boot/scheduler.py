@@ -536,7 +536,7 @@ def settings_of(configuration: configurations.SchedulerConfiguration) -> schedul
 async def _closed_on(
     loop: background_loop.BackgroundLoop, context: AbstractAsyncContextManager[Any]
 ) -> None:
-    await loop.run(context.__aexit__(None, None, None))
+    await loop.finish(context.__aexit__(None, None, None))
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

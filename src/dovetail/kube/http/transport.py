@@ -81,11 +81,13 @@ class Transport:
         error: BaseException | None,
         trace: types.TracebackType | None,
     ) -> None:
-        await self._source.close()
-        if self._brief is not None:
-            await self._brief.close()
-        if self._pooled is not None:
-            await self._pooled.close()
+        try:
+            await self._source.close()
+        finally:
+            if self._brief is not None:
+                await self._brief.close()
+            if self._pooled is not None:
+                await self._pooled.close()
 
     async def request(
         self,
