@@ -60,7 +60,7 @@ STEALING: Final = (
     "worksteal",
 )  # an idle worker takes over: these tests differ much in length
 # A connection that a test leaves open is found by the collector during a later test. It is listed with the test that
-# opened it; failing the later one would blame a test that only runs then. The fast tests, which share no servers, do fail.
+# opened it; failing the later one would blame a test that only runs then. Fast tests, which share no servers, do fail.
 LEFT_OPEN: Final = ("-W", "default::pytest.PytestUnraisableExceptionWarning")
 FAST: Final = Stage("fast tests", "not slow and not skew", needs_parts=False)
 REAL: Final = Stage(
