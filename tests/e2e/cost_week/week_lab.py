@@ -24,7 +24,7 @@ from dovetail.devcluster import control_plane, free_ports, kube_binaries
 from dovetail.devcluster.fake_gpus.hardware import Hardware
 from dovetail.devcluster.fake_gpus.hardware_state import Process
 from dovetail.history import stores
-from dovetail.model.accounting.records import Records
+from dovetail.model.accounting.records import GapSource, Records
 from tests.e2e.cost_week import dated_scrapes, week_clock
 from tests.nvidia import agent_node
 from tests.support import live, prometheus, rest
@@ -288,11 +288,12 @@ class WeekLab:
             return store.records(0, 1 << 50)
 
     def gaps(self) -> list[tuple[float, float]]:
-        """Hours that were not watched."""
+        """Hours in which the API was not watched."""
         hour, start = week_clock.HOUR, self.clock.start
         return [
             ((gap.start - start) / hour, ((gap.end or 0) - start) / hour)
             for gap in self.records().gaps
+            if gap.source is GapSource.API
         ]
 
     # Processes

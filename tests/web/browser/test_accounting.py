@@ -27,12 +27,13 @@ def ledger(sample: embedded_cluster.Cluster) -> embedded_cluster.Cluster:
     return sample
 
 
-def cost_by_command(cluster: embedded_cluster.Cluster) -> dict[str, Any]:
-    """Rows by namespace, of the store in the state directory."""
+def cost_by_command(
+    cluster: embedded_cluster.Cluster, aggregate: str = "namespace"
+) -> dict[str, Any]:
+    """Rows by namespace or another key, of the store in the state directory."""
     store = str(cluster.state / state_directory.HISTORY)
-    done = cluster.run(
-        *("cost", "--history", store, "--prices", "examples", "--window", "1h", "-o", "json")
-    )
+    asked = ("--prices", "examples", "--window", "1h", "--aggregate", aggregate, "-o", "json")
+    done = cluster.run("cost", "--history", store, *asked)
     table = msgspec.json.decode(done.out)
     return {row["name"]: row for row in table["steps"][0]["rows"]}
 
@@ -98,6 +99,9 @@ def test_queues_show_what_they_held_over_recorded_time(
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
     ledger.apply(namespace, queue | {"spec": spec}, *embedded_cluster.one_gpu("held", QUEUED))
     try:
+        waiting.wait_until(
+            lambda: QUEUED in cost_by_command(ledger, "queue"), "the queue to be in the history"
+        )
         page = reader.open("/queues")
         chart = page.get_by_role("img", name=f"GPUs of {QUEUED}: at most")
         sync_api.expect(chart).to_be_visible(timeout=waiting.GIVE_UP_SECONDS * 1000)

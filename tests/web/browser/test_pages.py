@@ -31,7 +31,7 @@ PAGES: Final = {
     "devices": Shown("/devices", ("a100-0", "gpu-0-mig-", "540 rows")),
     "timeline": Shown("/timeline", ("started", "research")),
     "utilisation": Shown("/utilisation?window=1h", ("GB200", "No measurements", "In GPU-hours")),
-    "cost": Shown("/cost?window=1h", ("Prices are examples", "research", "Budgets")),
+    "cost": Shown("/cost?window=1h", ("Prices are placeholders", "research", "Budgets")),
     "what-if": Shown("/what-if?add=2xh100", ("Before and after", "jobs starting now")),
     "capacity": Shown("/capacity", ("GPU",)),
     "policy": Shown("/policy", ("Steps of a decision", "Weights of a placement")),
