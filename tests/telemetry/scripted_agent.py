@@ -1,4 +1,4 @@
-"""A node agent's metrics endpoint that serves what a test sets, and dies when it is told to."""
+"""A node agent's metrics endpoint that serves what a test sets, and ends when the test says so."""
 
 from __future__ import annotations
 

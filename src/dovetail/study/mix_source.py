@@ -1,7 +1,7 @@
 """The mix of pods that a policy expects: known from the start, or counted from what has arrived so far.
 
 Given arrivals. A learned mix is empty for the first 25 arrivals, then counted again at growing distances, because a
-policy computes its tables anew for each. Never looks ahead.
+policy computes its tables again for each. Never looks ahead.
 """
 
 from __future__ import annotations

@@ -58,5 +58,5 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     blockers: tuple[Blocker, ...]
     warnings: tuple[str, ...]
     holders: tuple[Holder, ...]
-    unknown: tuple[str, ...]  # what could not be told
+    unknown: tuple[str, ...]  # what could not be decided
     server: str = ""  # who judged evictions besides us: empty, or `dry run`

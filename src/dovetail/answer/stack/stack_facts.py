@@ -1,6 +1,6 @@
 """A fact about the stack with where it is known from, or why it is not known.
 
-Given by whoever read the objects. A fact is never blank: it has a value, or a reason why there is none.
+Given by the code that read the objects. A fact is never blank: it has a value, or a reason why there is none.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def _gpu_clustering(setting: Setting) -> Choose:
 
 
 def _by_mix(rule_for: Callable[[ClusterState, workload.Mix], Rule]) -> Callable[[Setting], Choose]:
-    """A rule that is prepared anew whenever the expected mix changes."""
+    """A rule that is prepared again whenever the expected mix changes."""
 
     def prepare(setting: Setting) -> Choose:
         mix = setting.mix.current
