@@ -9,7 +9,8 @@ PROGRAM = """
 import sys
 from dovetail.cli import main
 from dovetail.cli.processes import node_agent_command
-from dovetail.boot import logs, node_agent, node_dra, node_parts
+from dovetail.boot import logs
+from dovetail.boot.node import node_agent, node_dra, node_parts
 print(" ".join(sorted(sys.modules)))
 """
 # Rooms of Dovetail, and large packages.

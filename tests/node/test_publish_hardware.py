@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.boot import clocks, node_slices
+from dovetail.boot import clocks
+from dovetail.boot.node import node_slices
 from dovetail.devcluster.fake_gpus.hardware import Hardware
 from dovetail.node.nvml import control, session, watch
 from dovetail.node.slices import layout, options, publisher

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dovetail import errors
-from dovetail.boot import node_health
+from dovetail.boot.node import node_health
 from dovetail.node.health import policy_table
 from dovetail.node.health.policy_table import Advice, Effect, Over, Rule
 

@@ -12,7 +12,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dovetail.boot import logs, node_agent
+from dovetail.boot import logs
+from dovetail.boot.node import node_agent
 from dovetail.node.kubelet import dra_plugin, socket_paths
 from dovetail.node.kubelet.claim_service import ClaimReference, Failed, Prepared
 from tests.node.kubelet import services

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from dovetail.boot import clocks, node_slices
+from dovetail.boot import clocks
+from dovetail.boot.node import node_slices
 from dovetail.kube import client
 from dovetail.kube.auth import client_config
 from dovetail.kube.http import transport

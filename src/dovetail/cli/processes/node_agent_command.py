@@ -215,7 +215,7 @@ def command(
 
     logs.set_up(log_format, log_level)
     LOG.info("agent.starting", extra={"node": node_name, "mode": rest["mode"]})
-    from dovetail.boot import node_agent, node_parts
+    from dovetail.boot.node import node_agent, node_parts
 
     options = node_agent.Options(
         node_name=node_name, cdi_directory=cdi_dir, metrics_address=metrics, **rest

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from dovetail import errors
-from dovetail.boot import clocks, node_agent, node_gpus
+from dovetail.boot import clocks
+from dovetail.boot.node import node_agent, node_gpus
 from dovetail.kube import client
 from dovetail.node.claims import checkpoint_file
 from dovetail.node.health import (

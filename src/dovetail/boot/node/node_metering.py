@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from dovetail.boot import clocks, node_agent, node_gpus
+from dovetail.boot import clocks
+from dovetail.boot.node import node_agent, node_gpus
 from dovetail.kube import client
 from dovetail.node.claims import checkpoint
 from dovetail.ports import meter

@@ -10,7 +10,8 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 
 from dovetail import errors
-from dovetail.boot import clocks, node_agent, node_gpus, node_health, node_metering
+from dovetail.boot import clocks
+from dovetail.boot.node import node_agent, node_gpus, node_health, node_metering
 from dovetail.files import private_files
 from dovetail.kube import client
 from dovetail.kube.http import transport

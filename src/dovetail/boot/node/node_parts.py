@@ -1,7 +1,7 @@
 """Runs the node agent in its mode, with its connection to the cluster, health endpoint and metrics.
 
 Given the options of the command line. What a mode does not need stays unimported: one such process runs on every node.
-Never serves by itself: `boot/node_agent.py` does.
+Never serves by itself: `boot/node/node_agent.py` does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from dovetail.boot import clocks, node_agent
+from dovetail.boot import clocks
+from dovetail.boot.node import node_agent
 from dovetail.kube import client
 from dovetail.kube.auth import client_config
 from dovetail.kube.http import transport
@@ -35,10 +36,10 @@ def open_work(
     """The work of the mode."""
     # Only the chosen mode is loaded.
     if options.mode == "device-plugin":
-        from dovetail.boot import node_device_plugin
+        from dovetail.boot.node import node_device_plugin
 
         return node_device_plugin.open_work(options, carrier, meter_)
-    from dovetail.boot import node_dra
+    from dovetail.boot.node import node_dra
 
     return node_dra.open_work(options, carrier, meter_)
 

@@ -1,6 +1,6 @@
 """The node agent as one process: serves the kubelet, runs background work, and ends in order.
 
-Given the work of a mode, which `boot/node_parts.py` makes from the options. Sockets are served before the API server
+Given the work of a mode, which `node_parts.py` makes from the options. Sockets are served before the API server
 answers, and background work that fails is logged and started again: a node keeps its GPUs whatever else is broken.
 SIGTERM and SIGINT withdraw the registration, let the kubelet's calls finish, and end the process with 0. Never decides
 about a device.

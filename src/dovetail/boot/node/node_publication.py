@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from dovetail.boot import clocks, first_answer, node_agent, node_gpus, node_slices
+from dovetail.boot import clocks, first_answer
+from dovetail.boot.node import node_agent, node_gpus, node_slices
 from dovetail.kube import client, discovery
 from dovetail.kube.http import transport
 from dovetail.node.health import device_taints

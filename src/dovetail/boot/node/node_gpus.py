@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from dovetail.boot import node_agent
+from dovetail.boot.node import node_agent
 from dovetail.node.cdi.claim_specs import Paths as CdiPaths
 from dovetail.node.health_reading import GpuEvent
 from dovetail.node.inventory import Inventory

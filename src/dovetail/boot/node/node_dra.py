@@ -14,14 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from dovetail import errors
-from dovetail.boot import (
-    clocks,
-    node_agent,
-    node_gpus,
-    node_health,
-    node_metering,
-    node_publication,
-)
+from dovetail.boot import clocks
+from dovetail.boot.node import node_agent, node_gpus, node_health, node_metering, node_publication
 from dovetail.kube import client
 from dovetail.kube.http import transport
 from dovetail.node.claims import assembly, plan_prepare
