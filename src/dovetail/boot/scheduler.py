@@ -33,6 +33,7 @@ from dovetail.boot import (
     first_answer,
     http_server,
     logs,
+    main_loop_watch,
 )
 from dovetail.files import configuration_file
 from dovetail.kube import client, discovery
@@ -61,10 +62,6 @@ from dovetail.telemetry import (
 from dovetail.world.world import World
 
 LOG = logging.getLogger("dovetail.scheduler")
-LAG_SECONDS: Final = 0.02
-ALIVE_SECONDS: Final = 30.0  # main loop blocked for longer: unhealthy, the lease is not renewed
-HELD_SECONDS: Final = 2.0  # main loop blocked for longer: logged, and not ready
-WATCH_SECONDS: Final = 0.5
 DRAIN_SECONDS: Final = 3.0  # well within the 30 s Kubernetes gives a pod to stop
 # Watches of two kinds lag behind each other by milliseconds, and by more on a busy cluster.
 OWNER_SECONDS: Final = 5.0
@@ -110,16 +107,14 @@ class Process:
         self.queue_status_seconds = queue_status_writer.EVERY_SECONDS
         self.watched: tuple[registry.Kind, ...] = registry.WATCHED
         self.progress = progress.Progress()  # over all tenures
-        self._turned = self.clock.monotonic()  # when the main loop last made a turn
-        self._main_thread = threading.get_ident()
+        self._main_loop = main_loop_watch.MainLoopWatch(self.clock, self.metrics)
         self._tenures = restarts.Restarts(self.clock, self.metrics)
         self._relapses = crash_backoff.CrashBackoff()
         self._suspects: set[str] = set()  # uids of objects that made a World raise
 
     async def run(self, *, report: Report | None = None) -> None:
         """Schedules until stopped by a signal. With a report it only compares (shadow mode)."""
-        self._main_thread = threading.get_ident()
-        lag = asyncio.create_task(self._measure_lag())
+        lag = asyncio.create_task(self._main_loop.measure())
         try:
             async with (
                 self.transport,
@@ -150,7 +145,7 @@ class Process:
             for context in (self._for_lease, self._server(main)):
                 await loop.run(context.__aenter__())
                 open_.push_async_callback(_closed_on, loop, context)
-            watching = asyncio.create_task(loop.run(self._watch_main_loop()))
+            watching = asyncio.create_task(loop.run(self._main_loop.watch()))
             open_.push_async_callback(_ended, watching)
             yield
 
@@ -180,7 +175,7 @@ class Process:
                 name=election.name,
                 timing=timing,
                 meter_=self.metrics,
-                is_well=self._alive,
+                is_well=self._main_loop.is_alive,
             )
             main = asyncio.get_running_loop()
             await background.run(
@@ -396,7 +391,7 @@ class Process:
         return http_server.Server(
             metrics=self.metrics.text,
             ready=self._ready,
-            alive=self._alive,
+            alive=self._main_loop.is_alive,
             configuration=self.configuration,
             role=self._role,
             answers={"/debug/consistent": lambda: background_loop.run_on(main, self._consistent())},
@@ -408,20 +403,13 @@ class Process:
 
     # Called on the background loop: each reads single values that the main loop sets.
 
-    @property
-    def _held_seconds(self) -> float:
-        return self.clock.monotonic() - self._turned
-
-    def _alive(self) -> bool:
-        return self._held_seconds < ALIVE_SECONDS
-
     def _ready(self) -> dict[str, bool]:
         informer_ = self.informer
         is_standby = self.election is not None and not self.election.status.is_leading
         synced = informer_ is not None and informer_.synced.is_set()
         return {
             "picture": is_standby or synced,
-            "loop": self._held_seconds < HELD_SECONDS,
+            "loop": self._main_loop.is_responsive(),
             "progress": is_standby or not self.progress.is_stalled(self.clock.monotonic()),
             "tenure": is_standby or self._tenures.is_steady,
         }
@@ -455,35 +443,6 @@ class Process:
                 raise
             return []
         return objects
-
-    async def _watch_main_loop(self) -> None:
-        """Logs when one piece of work blocks the main loop, and where: the loop itself cannot."""
-        is_reported = False
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            seconds = self._held_seconds
-            self.metrics.gauge(
-                "dovetail_loop_held_seconds", seconds if seconds > WATCH_SECONDS else 0.0
-            )
-            if seconds > HELD_SECONDS and not is_reported:
-                LOG.warning(
-                    "loop.blocked: one piece of work blocks the event loop",
-                    extra={"seconds": seconds, "at": self._main_stack()},
-                )
-            is_reported = seconds > HELD_SECONDS
-
-    def _main_stack(self) -> str:
-        return background_loop.stack_of(self._main_thread)
-
-    async def _measure_lag(self) -> None:
-        """Measures how long other work blocked the event loop: the delay of an event."""
-        while True:
-            started = self.clock.monotonic()
-            await asyncio.sleep(LAG_SECONDS)
-            self._turned = self.clock.monotonic()
-            self.metrics.observe(
-                "dovetail_loop_blocked_seconds", max(0.0, self._turned - started - LAG_SECONDS)
-            )
 
 
 def tracer_of(settings: configurations.Tracing) -> tracing.Tracer:
