@@ -14,7 +14,7 @@ AFTER_CHECK ?=
 # Of `make bench-openb`: a seed or a range; 42 to 51 are the published ones.
 SEEDS ?= 42-51
 
-.PHONY: run test test-skew check dashboard bench bench-openb fuzz sbom chaos system-deps oracle kube format lock clean help
+.PHONY: run test test-skew test-long check dashboard bench bench-openb fuzz sbom chaos system-deps oracle kube format lock clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -60,6 +60,9 @@ test: $(VENV)/dev.stamp system-deps ## every test, with the real parts and the n
 
 test-skew: $(VENV)/dev.stamp system-deps ## the tests that run on the older pinned Kubernetes
 	@$(BIN)/python -m tools.test --skew --real-workers $(REAL_WORKERS)
+
+test-long: export DOVETAIL_TEST_LENGTH = full
+test-long: test test-skew ## every test on both versions, with the campaigns at full length
 
 # The built files are versioned, so that nothing but Python runs the dashboard; Node builds them again after a change.
 dashboard/node_modules/.stamp: dashboard/package-lock.json

@@ -10,7 +10,7 @@ from typing import Final
 import hypothesis
 import pytest
 
-from tests.support import closing, gpu_node, leftovers, live
+from tests.support import closing, gpu_node, leftovers, lengths, live
 from tests.support import cluster as planes
 from tests.support import oracle as upstream
 
@@ -47,14 +47,10 @@ LONGEST_FIRST: Final = (
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out older versions of tests for the newest alone. What takes minutes begins at once, so that no worker is
-    left alone with it at the end.
+    """Leaves out older versions of tests for the newest alone, and long tests of a short run. What takes minutes begins
+    at once, so that no worker is left alone with it at the end.
     """
-    left_out = [
-        item
-        for item in items
-        if item.get_closest_marker("newest") and item.get_closest_marker("skew")
-    ]
+    left_out = [item for item in items if _is_left_out(item)]
     config.hook.pytest_deselected(items=left_out)
     unwanted = set(left_out)
     items[:] = [item for item in items if item not in unwanted]
@@ -63,6 +59,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             (at for at, part in enumerate(LONGEST_FIRST) if item.nodeid.startswith(part)), 99
         )
     )
+
+
+def _is_left_out(item: pytest.Item) -> bool:
+    marks = {mark.name for mark in item.iter_markers()}
+    return {"newest", "skew"} <= marks or ("long" in marks and not lengths.IS_FULL)
 
 
 @pytest.hookimpl(trylast=True)  # after the slowest tests

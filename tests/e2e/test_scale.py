@@ -32,7 +32,7 @@ class Size(NamedTuple):
     renew_seconds: int
 
 
-SIZES = {"small": Size(200, 1_200, 500, 20), "full": Size(2_000, 20_000, 4_000, 30)}
+SIZES = {"small": Size(200, 800, 400, 20), "full": Size(2_000, 20_000, 4_000, 30)}
 SIZE = SIZES[os.environ.get("DOVETAIL_SCALE", "small")]
 GROWTH = 1.5  # of the scheduler's memory between a quarter and the end, where a leak would at least double it
 SLACK_KIB = 64 * 1024

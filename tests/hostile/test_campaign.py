@@ -7,10 +7,11 @@ import pytest
 from tests.hostile import campaign
 from tests.support import cluster as planes
 from tests.support import live
+from tests.support.lengths import length
 
-# Every attack alone, in both. A mixture costs as much as six attacks and differs with each seed: one here, more in each
-# round of `make chaos`; on the older version none, where only the server's side of an attack can differ.
-WITH_QUEUES = pytest.param(planes.NEWEST, True, 1, id="queues")
+# Every attack alone, in both. A mixture costs as much as six attacks and differs with each seed: one in a full run,
+# more in each round of `make chaos`; on the older version none, where only the server's side of an attack can differ.
+WITH_QUEUES = pytest.param(planes.NEWEST, True, length(short=0, full=1), id="queues")
 WITH_PRIORITIES_ALONE = pytest.param(
     planes.OLDER, False, 0, id="priorities", marks=pytest.mark.skew
 )

@@ -35,7 +35,7 @@ def test_a_fifth_of_each_area_is_chosen_whatever_their_order(
     assert [story.scenario.id for story in choosing.choice(mixed).stories] == [
         story.scenario.id for story in chosen.stories
     ]
-    assert len(chosen.stories) + len(chosen.left_out) >= len(documents) / 5
+    assert len(chosen.stories) + len(chosen.left_out) >= len(documents) / choosing.EVERY
     assert {story.scenario.area for story in chosen.stories} == {
         document["area"] for document in documents
     }
