@@ -27,7 +27,7 @@ def documents() -> list[choosing.Document]:
     return list(shared.lines(choosing.PUBLIC))
 
 
-def test_a_fifth_of_each_area_is_chosen_whatever_their_order(
+def test_a_sample_of_each_area_is_chosen_whatever_their_order(
     documents: list[choosing.Document],
 ) -> None:
     chosen = choosing.choice(documents)
