@@ -1,7 +1,7 @@
 """A cluster in memory with an upgrade, a player for what runs on nodes, and a loop that can be killed at any write.
 
 Given nodes and gangs. The player ends pods whose time is over, creates evicted ones again and installs what the
-installer asked for. A kill is an exception of no failure's kind, raised before or after a write.
+installer asked for. A kill is an exception of no failure's kind, raised before a write, which is after the one before.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ class SimulatedUpgrade:
         self.bad: set[str] = set()  # nodes on which the new driver does not work
         self.writes = 0
         self.kill_at = 0
-        self.kill_after = False
         self._sizes: dict[str, int] = {}
         for number in range(nodes):
             self.api.put(_node(f"gpu-{number}"))
@@ -128,7 +127,7 @@ class SimulatedUpgrade:
                 asyncio.run(self._pass())
             except Killed:
                 self._restart()
-            if self.upgrade.status.phase in upgrade_machine.ENDED and until is None:
+            if until is None and ended(self):
                 return
 
     async def _pass(self) -> None:
@@ -156,17 +155,17 @@ class SimulatedUpgrade:
         if verb in READS:
             return
         self.writes += 1
-        if self.writes == self.kill_at and not self.kill_after:
+        if self.writes == self.kill_at:
             raise Killed
 
     def _after(self, verb: str, target: Target) -> None:
         self._check()
-        if verb not in READS and self.writes == self.kill_at and self.kill_after:
-            raise Killed
 
     # What must hold after every write
 
     def _check(self) -> None:
+        if not self.api.all(registry.STACK_UPGRADE):
+            return  # it was deleted, and is gone
         status = self.upgrade.status
         fences = self.fences()
         most = max(1, -(-int(self._max_unavailable()) * len(self.drivers()) // 100))

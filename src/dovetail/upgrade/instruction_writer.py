@@ -13,12 +13,14 @@ from dovetail.kubetypes import codec, object_set, registry
 from dovetail.kubetypes.core import nodes
 from dovetail.kubetypes.custom import stack_upgrades
 from dovetail.kubetypes.custom.stack_upgrades import StackUpgrade, StackUpgradeStatus
+from dovetail.model import node_annotations
 from dovetail.ports import api as apis
 from dovetail.ports import failures
 from dovetail.upgrade import read_facts
 from dovetail.upgrade.adapters import adapter
 from dovetail.upgrade.machine import instructions
 from dovetail.upgrade.machine.cluster_facts import Facts, Pool
+from dovetail.upgrade.validation import validation_facts
 
 Tree = dict[str, Any]
 EFFECT = "NoSchedule"
@@ -88,7 +90,12 @@ class InstructionWriter:
         node = self._node(order.node)
         ours = nodes.Taint(key=read_facts.FENCE, value=self._name, effect=EFFECT)
         kept = [taint for taint in node.spec.taints if taint.key != read_facts.FENCE]
-        await self._patch_taints(node, [*kept, ours])
+        annotations: dict[str, str | None] = {}
+        before = validation_facts.of_node(self._objects, order.node)
+        if before is not None and node_annotations.BASELINE not in node.metadata.annotations:
+            baseline = validation_facts.recorded(before)
+            annotations[node_annotations.BASELINE] = validation_facts.encoded(baseline)
+        await self._patch_node(node, [*kept, ours], annotations)
 
     async def _create_rule(self, node: str, number: int, pool: Pool) -> None:
         rule: Tree = {
@@ -117,7 +124,7 @@ class InstructionWriter:
         node = self._node(order.node)
         kept = [taint for taint in node.spec.taints if not self._is_ours(taint)]
         if len(kept) < len(node.spec.taints):
-            await self._patch_taints(node, kept)
+            await self._patch_node(node, kept, {node_annotations.BASELINE: None})
 
     async def _delete_rule(self, name: str, uid: str) -> None:
         try:
@@ -128,9 +135,12 @@ class InstructionWriter:
     def _is_ours(self, taint: nodes.Taint) -> bool:
         return taint.key == read_facts.FENCE and taint.value == self._name
 
-    async def _patch_taints(self, node: nodes.Node, taints: list[nodes.Taint]) -> None:
+    async def _patch_node(
+        self, node: nodes.Node, taints: list[nodes.Taint], annotations: dict[str, str | None]
+    ) -> None:
         trees = [codec.tree_of(taint) for taint in taints]
-        metadata = {"resourceVersion": node.metadata.resource_version}
+        version = node.metadata.resource_version
+        metadata = {"resourceVersion": version, "annotations": annotations}
         patch = {"metadata": metadata, "spec": {"taints": trees or None}}
         target = apis.Target(registry.NODE, "", node.metadata.name)
         await self._api.patch(target, codec.encode_tree(patch), brief=True)

@@ -1,16 +1,17 @@
 """Asks adapters and validations about a node, and puts their answers into the machine's words.
 
-Given the facts of the fleet and a validation. A node's parts are brought one after the other; the first that is not
-there yet decides. Never writes, never waits.
+Given the objects of a cluster and the checks of a validation. A node's parts are brought one after the other; the first
+that is not there yet decides. Never writes, never waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, assert_never
 
-from dovetail.upgrade.adapters import adapter, adapter_choice
-from dovetail.upgrade.adapters.node_facts import FleetFacts, NodeFacts
+from dovetail.kubetypes import object_set, registry
+from dovetail.upgrade.adapters import adapter, adapter_choice, node_facts
+from dovetail.upgrade.adapters.node_facts import NodeFacts
 from dovetail.upgrade.machine.cluster_facts import (
     Judgement,
     Judges,
@@ -21,15 +22,17 @@ from dovetail.upgrade.machine.cluster_facts import (
     Rejected,
     Versions,
 )
+from dovetail.upgrade.validation import validation_facts, validation_verdict
+from dovetail.upgrade.validation.validation_checks import Checks
 
-Validate = Callable[[NodeFacts, adapter.Target], Judgement]
 # Parts of a spec by the field of a target that brings them.
 _FIELDS: Final[Mapping[str, str]] = {"driver": "driver", "draDriver": "dra_driver"}
 _UNKNOWN: Final = "the node is not known to have GPUs"
 
 
-def judges_of(fleet: FleetFacts, validate: Validate) -> Judges:
+def judges_of(objects: object_set.ObjectSet, checks: Checks) -> Judges:
     """The judges of one reading of the cluster."""
+    fleet = node_facts.read(objects)
 
     def readiness(node: str, versions: Versions) -> Readiness:
         facts = fleet.of(node)
@@ -40,10 +43,32 @@ def judges_of(fleet: FleetFacts, validate: Validate) -> Judges:
         return _installing(facts, versions) if facts is not None else Ongoing(_UNKNOWN)
 
     def validity(node: str, versions: Versions) -> Judgement:
-        facts = fleet.of(node)
-        return validate(facts, target_of(versions)) if facts is not None else Ongoing(_UNKNOWN)
+        return _validity(objects, checks, node, versions)
 
     return Judges(readiness, installing, validity)
+
+
+def _validity(
+    objects: object_set.ObjectSet, checks: Checks, node: str, versions: Versions
+) -> Judgement:
+    """What the validation says. How long it may take is the machine's to judge."""
+    facts = validation_facts.of_node(objects, node)
+    stored = objects.get(object_set.Key(registry.NODE.unique_name, "", node))
+    if facts is None or stored is None:
+        return Ongoing(_UNKNOWN)
+    baseline = validation_facts.baseline_of(stored.struct.metadata.annotations)
+    verdict = validation_verdict.validate(
+        checks, facts, baseline=baseline, target=versions, waited_seconds=0
+    )
+    match verdict:
+        case validation_verdict.Valid():
+            return Passed()
+        case validation_verdict.NotYet(missing):
+            return Ongoing("; ".join(map(str, missing)))
+        case validation_verdict.Invalid(reasons):
+            return Rejected("; ".join(map(str, reasons)))
+        case _:
+            assert_never(verdict)
 
 
 def target_of(versions: Versions) -> adapter.Target:

@@ -97,7 +97,7 @@ class UpgradeLoop:
         reading = await self._read()
         self._meter.count(PASSES)
         upgrades = read_facts.upgrades_of(reading.objects)
-        active = [each for each in upgrades if _needs_work(each)]
+        active = [each for each in upgrades if needs_work(each)]
         for upgrade in active:
             try:
                 await self._work_on(upgrade, reading)
@@ -165,6 +165,7 @@ class UpgradeLoop:
         )
 
 
-def _needs_work(upgrade: StackUpgrade) -> bool:
+def needs_work(upgrade: StackUpgrade) -> bool:
+    """Whether the upgrade is under way, waits, or is to be released."""
     is_deleted = upgrade.metadata.deletion_timestamp is not None
     return is_deleted or upgrade.status.phase not in upgrade_machine.ENDED
