@@ -23,8 +23,7 @@ from dovetail.model import policy
 from dovetail.quantity import durations
 
 PARTS: Final = ("driver", "operator", "toolkit", "containerd", "kubernetes", "kernel")
-# Parts whose change leaves pods without GPUs where they are.
-GPU_PARTS: Final = frozenset({"driver", "operator", "toolkit"})
+GPU_PARTS: Final = rollout_policy.GPU_PARTS
 DEFAULT_NODE_MINUTES: Final = "30/50"
 _VERSION: Final = re.compile(r"v?[0-9]+(\.[0-9]+){0,3}([+._-][0-9A-Za-z.+_-]{1,60})?")
 _MINUTES: Final = re.compile(r"(?P<likely>[0-9]{1,5})(/(?P<late>[0-9]{1,5}))?")

@@ -118,6 +118,10 @@ COMMANDS = {
         "dovetail.cli.processes.exporter_command:command",
         "Serve metrics of claims, slices, queues and gangs.",
     ),
+    "lifecycle": (
+        "dovetail.cli.processes.lifecycle_command:command",
+        "Carry out upgrades of the GPU stack.",
+    ),
     "install": (
         "dovetail.cli.install:install",
         "Install the scheduler on a cluster, or print the manifests.",
@@ -171,6 +175,7 @@ TOPICS = {
         "scheduler",
         "node-agent",
         "exporter",
+        "lifecycle",
         "completion",
         "version",
     ),

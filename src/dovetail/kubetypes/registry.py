@@ -12,7 +12,7 @@ import enum
 from typing import Any, Final, NamedTuple
 
 from dovetail.kubetypes.core import api_events, disruption_budgets, leases, namespaces, nodes, pods
-from dovetail.kubetypes.custom import intents, queues, topologies
+from dovetail.kubetypes.custom import intents, queues, stack_upgrades, topologies
 from dovetail.kubetypes.resource import claims, device_classes, slices, taint_rules
 from dovetail.kubetypes.storage import volumes
 from dovetail.kubetypes.workloads import owners
@@ -262,6 +262,15 @@ INTENT: Final = Kind(  # a new leader reads them once
     Role.RECORD,
     redacted_as="intent",
 )
+STACK_UPGRADE: Final = Kind(  # of the lifecycle process
+    DOVETAIL_V1ALPHA1,
+    "StackUpgrade",
+    "stackupgrades",
+    False,
+    stack_upgrades.StackUpgrade,
+    Role.ON_DEMAND,
+    redacted_as="value",
+)
 BUDGET: Final = Kind(  # read before pods are evicted
     "policy/v1",
     "PodDisruptionBudget",
@@ -399,6 +408,7 @@ ALL: Final = (
     LEASE,
     EVENT,
     INTENT,
+    STACK_UPGRADE,
     BUDGET,
     JOB,
     STATEFUL_SET,

@@ -15,6 +15,8 @@ import msgspec
 from dovetail import errors
 from dovetail.answer.drain import drain_filters
 
+# Parts whose change leaves pods without GPUs where they are.
+GPU_PARTS: Final = frozenset({"driver", "operator", "toolkit"})
 TOGETHER: Final = ("node", "rack", "nvlink", "pool")
 ORDERS: Final = ("least-lost", "name")
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")

@@ -16,6 +16,7 @@ import msgspec
 
 from dovetail.answer import simulate
 from dovetail.answer.drain import disruption_account, drain_filters, unrequested_gpus
+from dovetail.answer.replica import gang_departure
 from dovetail.answer.replica.replica import Replica
 from dovetail.answer.rollout import rollout_policy
 from dovetail.answer.rollout.rollout_units import Unit
@@ -29,7 +30,6 @@ from dovetail.kubetypes.core import nodes, pods
 from dovetail.model import gangs, plan, policy
 from dovetail.quantity import durations
 from dovetail.schedule import pod_order
-from dovetail.schedule.gang import jobs
 from dovetail.world import events
 from dovetail.world.events import Changed
 
@@ -294,7 +294,7 @@ class RolloutSimulation:
         """What the eviction of a pod would cost now. Changes nothing."""
         pod = self.world.pods[pod_id]
         member = self.world.gangs.of(pod_id) or gangs.lone_membership(pod)
-        leaving = self._leaving_with(pod_id, member.gang)
+        leaving = gang_departure.leaving_with(self.world, pod_id, member.gang)
         since = max(_start_of(self.world.pods[each], self.sim.now) for each in leaving)
         checkpoint = self._checkpoint(member.gang)
         seconds = int((self.sim.now - max(since, checkpoint or since)).total_seconds())
@@ -311,23 +311,6 @@ class RolloutSimulation:
             types=self._types(leaving),
             starts={},
         )
-
-    def _leaving_with(self, pod_id: str, key: gangs.GangKey) -> list[str]:
-        """The pod alone, or all placed pods of its gang where that cannot do without it."""
-        members = {
-            member_id: (self.world.pods[member_id], group)
-            for member_id, group in self.world.gangs.members(key).items()
-            if member_id in self.world.pods
-        }
-        if len(members) < 2:
-            return [pod_id]
-        definition = self.world.gangs.definition(key)
-        without = {each: entry for each, entry in members.items() if each != pod_id}
-        job = jobs.job_of(definition, without, queue="")
-        if job.is_satisfied(job.root) and not definition.evicts_whole:
-            return [pod_id]
-        placed = [each for each, (pod, _) in members.items() if pods.occupies_node(pod)]
-        return sorted(placed)
 
     def _checkpoint(self, key: gangs.GangKey) -> datetime.datetime | None:
         written = self.world.gangs.definition(key).last_checkpoint

@@ -300,7 +300,7 @@ def _cuda(labels: Mapping[str, str], values: Mapping[str, tuple[str, ...]]) -> F
     return unknown(f"no slice, and no label {cuda_versions.RUNTIME}")
 
 
-def _owner(labels: Mapping[str, str], platform: Platform) -> gpu_operator.NVIDIADriver | None:
+def owner_of(labels: Mapping[str, str], platform: Platform) -> gpu_operator.NVIDIADriver | None:
     """The NVIDIADriver of a node: named by the operator's label, else by selectors, a default last."""
     name = labels.get(OWNER_LABEL, "")
     for driver in platform.drivers:
@@ -324,7 +324,7 @@ def _driver_desired(labels: Mapping[str, str], platform: Platform) -> Fact:
         return absent(f"ClusterPolicy {policy.metadata.name}: driver.enabled is false")
     uses_objects = policy is None or bool(policy.spec.driver.use_nvidia_driver_crd)
     if uses_objects and platform.drivers:
-        driver = _owner(labels, platform)
+        driver = owner_of(labels, platform)
         if driver is None:
             return unknown("no NVIDIADriver, or more than one, selects the node")
         return _desired(driver.spec.version, f"NVIDIADriver {driver.metadata.name}")

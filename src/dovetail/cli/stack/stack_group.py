@@ -27,6 +27,10 @@ COMMANDS: Final = {
         "dovetail.cli.stack.drain:command",
         "Say what a drain of a node would evict, skip and refuse.",
     ),
+    "upgrade": (
+        "dovetail.cli.stack.upgrades.upgrade_group:group",
+        "Carry out an upgrade; show, pause, resume and abort it.",
+    ),
 }
 
 
@@ -51,4 +55,5 @@ def group() -> None:
     dovetail stack check --to driver=595.91.07       what that driver would break
     dovetail stack plan --to driver=595.91.07        in which waves, and what they do to the work
     dovetail stack drain gpu-01                      which pods a drain would evict, skip and refuse
+    dovetail stack upgrade --to driver=595.91.07     carry it out
     """

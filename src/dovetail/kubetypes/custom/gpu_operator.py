@@ -9,6 +9,26 @@ import msgspec
 from dovetail.kubetypes import meta
 
 
+class WaitForCompletion(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
+):
+    """Pods whose end the upgrade controller awaits."""
+
+    pod_selector: str = ""
+    timeout_seconds: int = 0  # 0: for ever
+
+
+class UpgradePolicy(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
+):
+    """How the operator's upgrade controller goes from node to node. The defaults are those of the library."""
+
+    auto_upgrade: bool = False
+    max_parallel_upgrades: int = 1  # 0: no limit
+    max_unavailable: int | str = "25%"  # of the nodes with a driver; a percentage is rounded up
+    wait_for_completion: WaitForCompletion | None = None
+
+
 class DriverPart(
     msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
 ):
@@ -19,6 +39,7 @@ class DriverPart(
     use_precompiled: bool | None = None
     version: str = ""
     image: str = ""
+    upgrade_policy: UpgradePolicy | None = None
 
 
 class Part(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
@@ -86,6 +107,7 @@ class NVIDIADriverSpec(
     image: str = ""
     node_selector: dict[str, str] = {}
     is_default: bool | None = msgspec.field(default=None, name="default")
+    upgrade_policy: UpgradePolicy | None = None
 
 
 class NVIDIADriver(

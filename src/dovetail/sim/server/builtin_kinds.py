@@ -149,6 +149,13 @@ _INTENT_COLUMNS: Final = (
     Column("Deadline", "string", ".spec.deadline"),
     _AGE,
 )
+_UPGRADE_COLUMNS: Final = (
+    Column("Phase", "string", ".status.phase"),
+    Column("Nodes", "string", ".status.progress"),
+    Column("Driver", "string", ".spec.to.driver"),
+    Column("Reason", "string", ".status.reason"),
+    _AGE,
+)
 
 _CORE: Final = (
     _row("v1", "ComponentStatus", "componentstatuses", "cs", cluster=True),
@@ -354,6 +361,15 @@ _SCHEDULING: Final = (
         "intents",
         categories=("dovetail",),
         columns=_INTENT_COLUMNS,
+    ),
+    _row(
+        "dovetail.dev/v1alpha1",
+        "StackUpgrade",
+        "stackupgrades",
+        cluster=True,
+        status=True,
+        categories=("dovetail",),
+        columns=_UPGRADE_COLUMNS,
     ),
 )
 

@@ -1,0 +1,1 @@
+"""Commands that start, show, pause, resume and abort upgrades of the GPU stack."""

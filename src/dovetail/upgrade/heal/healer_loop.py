@@ -1,0 +1,166 @@
+"""Carries out what `healing` decides: reads the cluster, writes one step for each node, and does it again.
+
+Given an API, a way to read the cluster, and a clock. Every step is a single write with the version that was read, or
+evictions that the Node's record names already: a process that ends between any two of them is continued by the next. A
+gang is evicted only after a dry run of every member succeeded. Never writes `unschedulable`, never touches taints of
+others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from dovetail import timestamps
+from dovetail.answer.replica import replica
+from dovetail.kubetypes import codec, object_set, registry
+from dovetail.kubetypes.core import nodes
+from dovetail.model import policy as policies
+from dovetail.node.health.policy_table import HealthPolicy
+from dovetail.ports import api as api_port
+from dovetail.ports import clock as clock_port
+from dovetail.ports import failures
+from dovetail.upgrade.heal import heal_facts, heal_policy, heal_record, healing
+from dovetail.upgrade.heal.heal_record import MovedPod
+from dovetail.upgrade.heal.healing import Action, Step
+
+PASS_SECONDS: Final = 10.0
+KINDS: Final = replica.KINDS  # what `read` has to read
+
+LOG: Final = logging.getLogger(__name__)
+
+ReadCluster = Callable[[], Awaitable[object_set.ObjectSet]]
+
+
+async def run(
+    api: api_port.Api,
+    clock: clock_port.Clock,
+    read: ReadCluster,
+    *,
+    policy: heal_policy.HealPolicy = heal_policy.DEFAULT,
+    table: HealthPolicy = HealthPolicy(),  # noqa: B008 frozen
+) -> None:
+    """Heals until cancelled. What the server refuses is tried again with the next pass."""
+    healer = Healer(api, clock, policy=policy, table=table)
+    while True:
+        try:
+            await healer.pass_once(await read())
+        except failures.Fenced:
+            raise
+        except failures.ApiFailure as failure:
+            LOG.warning("heal.pass.failed: %s", failure)
+        await clock.sleep(PASS_SECONDS)
+
+
+def steps_for(
+    objects: object_set.ObjectSet,
+    clock: clock_port.Clock,
+    policy: heal_policy.HealPolicy,
+    table: HealthPolicy,
+) -> tuple[Step, ...]:
+    """What would be done now."""
+    now = clock.now()
+    copy = replica.Replica(objects, policies.Policy(), now)
+    return healing.decide(heal_facts.read(copy), policy, table, now=now.timestamp())
+
+
+class Healer:
+    """Remembers only what it has reported already; everything else stands on the Nodes."""
+
+    def __init__(
+        self,
+        api: api_port.Api,
+        clock: clock_port.Clock,
+        *,
+        policy: heal_policy.HealPolicy,
+        table: HealthPolicy,
+    ) -> None:
+        self._api = api
+        self._clock = clock
+        self._policy = policy
+        self._table = table
+        self._reported: dict[str, tuple[str, str]] = {}
+
+    async def pass_once(self, objects: object_set.ObjectSet) -> tuple[Step, ...]:
+        """One step for each node. A node whose write fails waits for the next pass; the others go on."""
+        steps = steps_for(objects, self._clock, self._policy, self._table)
+        for step in steps:
+            self._report(step)
+            try:
+                await self._carry_out(step, objects)
+            except (failures.Conflict, failures.Missing) as failure:
+                LOG.info("heal.step.outdated node=%s: %s", step.node, failure)
+        return steps
+
+    async def _carry_out(self, step: Step, objects: object_set.ObjectSet) -> None:
+        if step.action is Action.MOVE:
+            await self._move(step.pods)
+        elif step.record is not None:
+            node = objects.get(object_set.Key(registry.NODE.name, "", step.node))
+            if node is not None and isinstance(node.struct, nodes.Node):
+                await self._write(step, node.struct)
+
+    async def _write(self, step: Step, node: nodes.Node) -> None:
+        """Record, request and fence in one patch, unless the Node has changed since."""
+        assert step.record is not None, "a step that writes has a record"
+        change: dict[str, Any] = {
+            "metadata": {
+                "resourceVersion": node.metadata.resource_version,
+                "annotations": heal_record.annotations_of(step.record),
+            }
+        }
+        taints = taints_with(node.spec.taints, step.record, timestamps.to_text(self._clock.now()))
+        if taints != node.spec.taints:
+            change["spec"] = {"taints": [msgspec.to_builtins(taint) for taint in taints]}
+        target = api_port.Target(registry.NODE, name=step.node)
+        await self._api.patch(target, codec.encode_tree(change), brief=True)
+
+    async def _move(self, moved: Sequence[MovedPod]) -> None:
+        units: dict[str, list[MovedPod]] = {}
+        for pod in moved:
+            units.setdefault(pod.unit, []).append(pod)
+        for unit, members in units.items():
+            answers = await asyncio.gather(*(self._evict(pod, True) for pod in members))
+            refusals = [answer for answer in answers if answer]
+            if refusals:
+                LOG.info("heal.unit.stays unit=%s pods=%d: %s", unit, len(members), refusals[0])
+                continue
+            for pod in members:
+                if refusal := await self._evict(pod, False):
+                    LOG.warning("heal.pod.stays pod=%s/%s: %s", pod.namespace, pod.name, refusal)
+
+    async def _evict(self, pod: MovedPod, is_rehearsal: bool) -> str:
+        """Why the pod stays; empty where it goes, or is gone."""
+        target = api_port.Target(registry.POD, pod.namespace, pod.name)
+        try:
+            await self._api.evict(target, uid=pod.uid, is_rehearsal=is_rehearsal)
+        except (failures.Missing, failures.Conflict):
+            return ""  # gone; a pod of the same name is another one
+        except failures.Protected as refusal:
+            return str(refusal)
+        return ""
+
+    def _report(self, step: Step) -> None:
+        """Every decision is logged once, with its reason."""
+        said = (step.action.value, step.reason)
+        if self._reported.get(step.node) != said:
+            self._reported[step.node] = said
+            LOG.info("heal.%s node=%s: %s", step.action, step.node, step.reason)
+
+
+def taints_with(
+    taints: tuple[nodes.Taint, ...], record: heal_record.Record, now: str
+) -> tuple[nodes.Taint, ...]:
+    """The taints of a Node with our fence, or without it; all others as they are."""
+    foreign = tuple(taint for taint in taints if taint.key != heal_record.FENCE)
+    if not record.is_active or record.rung not in healing.NODE_WIDE:
+        return foreign
+    ours = [taint for taint in taints if taint.key == heal_record.FENCE]
+    fence = nodes.Taint(
+        key=heal_record.FENCE, value=record.rung, effect="NoSchedule", time_added=now
+    )
+    return (*foreign, ours[0] if ours and ours[0].value == record.rung else fence)

@@ -1,0 +1,127 @@
+"""Asks adapters and validations about a node, and puts their answers into the machine's words.
+
+Given the objects of a cluster and the checks of a validation. A node's parts are brought one after the other; the first
+that is not there yet decides. Never writes, never waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, assert_never
+
+from dovetail.kubetypes import object_set, registry
+from dovetail.upgrade.adapters import adapter, adapter_choice, node_facts
+from dovetail.upgrade.adapters.node_facts import NodeFacts
+from dovetail.upgrade.machine.cluster_facts import (
+    Judgement,
+    Judges,
+    Manual,
+    Ongoing,
+    Passed,
+    Readiness,
+    Rejected,
+    Versions,
+)
+from dovetail.upgrade.validation import validation_facts, validation_verdict
+from dovetail.upgrade.validation.validation_checks import Checks
+
+# Parts of a spec by the field of a target that brings them.
+_FIELDS: Final[Mapping[str, str]] = {"driver": "driver", "draDriver": "dra_driver"}
+_UNKNOWN: Final = "the node is not known to have GPUs"
+
+
+def judges_of(objects: object_set.ObjectSet, checks: Checks) -> Judges:
+    """The judges of one reading of the cluster."""
+    fleet = node_facts.read(objects)
+
+    def readiness(node: str, versions: Versions) -> Readiness:
+        facts = fleet.of(node)
+        return _readiness(facts, versions) if facts is not None else Readiness("", blocker=_UNKNOWN)
+
+    def installing(node: str, versions: Versions, seconds: int) -> Judgement:
+        facts = fleet.of(node, applying_seconds=seconds)
+        return _installing(facts, versions) if facts is not None else Ongoing(_UNKNOWN)
+
+    def validity(node: str, versions: Versions) -> Judgement:
+        return _validity(objects, checks, node, versions)
+
+    return Judges(readiness, installing, validity)
+
+
+def _validity(
+    objects: object_set.ObjectSet, checks: Checks, node: str, versions: Versions
+) -> Judgement:
+    """What the validation says. How long it may take is the machine's to judge."""
+    facts = validation_facts.of_node(objects, node)
+    stored = objects.get(object_set.Key(registry.NODE.unique_name, "", node))
+    if facts is None or stored is None:
+        return Ongoing(_UNKNOWN)
+    baseline = validation_facts.baseline_of(stored.struct.metadata.annotations)
+    verdict = validation_verdict.validate(
+        checks, facts, baseline=baseline, target=versions, waited_seconds=0
+    )
+    match verdict:
+        case validation_verdict.Valid():
+            return Passed()
+        case validation_verdict.NotYet(missing):
+            return Ongoing("; ".join(map(str, missing)))
+        case validation_verdict.Invalid(reasons):
+            return Rejected("; ".join(map(str, reasons)))
+        case _:
+            assert_never(verdict)
+
+
+def target_of(versions: Versions) -> adapter.Target:
+    """The target of an adapter; parts that no adapter brings are left out."""
+    fields = {_FIELDS[part]: version for part, version in versions.items() if part in _FIELDS}
+    return adapter.Target(**fields)
+
+
+def _readiness(facts: NodeFacts, versions: Versions) -> Readiness:
+    unknown = sorted(part for part in versions if part not in _FIELDS)
+    if unknown:
+        return Readiness("", blocker=f"no adapter brings {', '.join(unknown)} to a node")
+    steps = adapter_choice.steps_for(facts, target_of(versions))
+    if isinstance(steps, adapter_choice.NoAdapter):
+        return Readiness("", blocker=steps.reason)
+    problems = [
+        problem
+        for step in steps
+        for problem in step.adapter.unready(facts, step.target)
+        if problem.blocks
+    ]
+    ways = [step.adapter.reversible(facts, step.target) for step in steps]
+    one_way = [way.reason for way in ways if isinstance(way, adapter.ForwardOnly)]
+    outcomes = [step.adapter.apply(facts, step.target) for step in steps]
+    return Readiness(
+        adapter=", ".join(dict.fromkeys(step.adapter.name for step in steps)),
+        is_current=all(isinstance(outcome, adapter.Applied) for outcome in outcomes),
+        blocker=f"{problems[0].message}; {problems[0].next_step}" if problems else "",
+        forward_only=next(iter(one_way), ""),
+    )
+
+
+def _installing(facts: NodeFacts, versions: Versions) -> Judgement:
+    steps = adapter_choice.steps_for(facts, target_of(versions))
+    if isinstance(steps, adapter_choice.NoAdapter):
+        return Ongoing(steps.reason)  # labels may be missing while a node restarts
+    for step in steps:
+        judgement = _judgement(step.adapter.apply(facts, step.target))
+        if not isinstance(judgement, Passed):
+            return judgement
+    return Passed()
+
+
+def _judgement(outcome: adapter.Outcome) -> Judgement:
+    match outcome:
+        case adapter.Applied():
+            return Passed()
+        case adapter.Working():
+            return Ongoing(outcome.waiting_for, outcome.writes)
+        case adapter.ApplyFailed():
+            why = f"{outcome.reason}; {outcome.next_step}"
+            return Ongoing(why) if outcome.may_recover else Rejected(why)
+        case adapter.ByHand():
+            return Manual(outcome.steps, outcome.done_when)
+        case _:
+            assert_never(outcome)

@@ -1,0 +1,200 @@
+"""Upgrades from beginning to end on a server in memory, and killed between any two writes."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+
+import pytest
+
+from dovetail.kubetypes import registry
+from dovetail.kubetypes.custom.stack_upgrades import Phase
+from tests.upgrade.simulated_upgrade import NEW, OLD, SimulatedUpgrade, in_phase
+
+
+def test_all_nodes_get_the_driver_and_no_fence_is_left() -> None:
+    rig = SimulatedUpgrade(nodes=3)
+    rig.run_gang("train", "gpu-0", "gpu-1")
+    rig.run_pod("serve", "gpu-2")
+    rig.run()
+    assert rig.upgrade.status.phase is Phase.COMPLETED, rig.upgrade.status.reason
+    assert set(rig.drivers().values()) == {NEW}
+    assert rig.fences() == {}
+    assert rig.api.all(registry.TAINT_RULE) == []
+    assert rig.upgrade.status.progress == "3/3"
+
+
+def test_a_failed_canary_stops_the_upgrade_and_stays_fenced() -> None:
+    rig = SimulatedUpgrade(nodes=3)
+    rig.bad = {"gpu-0"}
+    rig.run()
+    assert rig.upgrade.status.phase is Phase.STOPPED
+    assert "canary gpu-0 failed: 2 of 8 GPUs are missing" in rig.upgrade.status.reason
+    assert rig.fences() == {"gpu-0": "roll"}
+    assert rig.drivers() == {"gpu-0": NEW, "gpu-1": OLD, "gpu-2": OLD}
+
+
+def test_a_failed_node_stops_its_wave_and_not_the_fleet() -> None:
+    policy = {"maxUnavailable": "50%", "parallel": 2, "canary": 1}
+    rig = SimulatedUpgrade(nodes=6, spec={"waves": policy})
+    rig.bad = {"gpu-2"}
+    rig.run()
+    assert rig.upgrade.status.phase is Phase.COMPLETED, rig.upgrade.status.reason
+    assert rig.phases()["gpu-2"] == "Failed"
+    assert rig.phases()["gpu-5"] == "Done"
+    assert [str(wave.state) for wave in rig.upgrade.status.waves] == [
+        "Done",
+        "Stopped",
+        "Done",
+        "Done",
+    ]
+
+
+def test_failed_nodes_go_back_where_the_rules_want_it() -> None:
+    rig = SimulatedUpgrade(nodes=3, spec={"rollback": "FailedNodes"})
+    rig.bad = {"gpu-0"}
+    rig.run()
+    assert rig.phases()["gpu-0"] == "RolledBack"
+    assert rig.drivers()["gpu-0"] == OLD
+    assert rig.fences() == {}
+
+
+def test_all_nodes_go_back_after_a_stop() -> None:
+    rig = SimulatedUpgrade(nodes=4, spec={"rollback": "AllNodes", "stop": {"failures": 1}})
+    rig.bad = {"gpu-2"}
+    rig.run()
+    assert rig.upgrade.status.phase is Phase.STOPPED
+    assert set(rig.drivers().values()) == {OLD}
+    assert rig.fences() == {}
+
+
+def test_foreign_taints_and_cordons_stay() -> None:
+    rig = SimulatedUpgrade(nodes=3, spec={"waves": {"maxUnavailable": "50%"}})
+    rig.taint("gpu-1", key="team", value="a", effect="NoSchedule")
+    rig._patch("gpu-2", {"spec": {"unschedulable": True}})
+    rig.run()
+    assert rig.upgrade.status.phase is Phase.COMPLETED, rig.upgrade.status.reason
+    assert [taint.key for taint in rig.api.find(registry.NODE, "gpu-1").spec.taints] == ["team"]
+    assert rig.api.find(registry.NODE, "gpu-2").spec.unschedulable
+
+
+def test_paused_no_node_begins_and_resumed_all_do() -> None:
+    rig = SimulatedUpgrade(nodes=3)
+    rig.run(until=lambda rig: bool(rig.fences()))
+    rig.edit(paused=True)
+    rig.run(60, until=lambda rig: False)
+    assert rig.upgrade.status.phase is Phase.PAUSED
+    assert rig.phases()["gpu-1"] == "Waiting"
+    rig.edit(paused=False)
+    rig.run()
+    assert rig.upgrade.status.phase is Phase.COMPLETED
+
+
+def test_aborted_the_untouched_nodes_return_and_the_rest_finish() -> None:
+    rig = SimulatedUpgrade(nodes=3)
+    rig.run_pod("serve", "gpu-0")
+    rig.run(until=lambda rig: "Draining" in rig.phases().values())
+    rig.edit(aborted=True)
+    rig.run()
+    assert rig.upgrade.status.phase is Phase.ABORTED
+    assert rig.fences() == {}
+    assert set(rig.drivers().values()) == {OLD}
+
+
+def test_a_deleted_upgrade_is_aborted_before_its_object_goes() -> None:
+    rig = SimulatedUpgrade(nodes=3)
+    rig.run(until=lambda rig: bool(rig.fences()))
+    rig.api.shelf.delete(registry.STACK_UPGRADE, ("", "roll"), grace_seconds=0)
+    for _ in range(60):
+        if not rig.api.all(registry.STACK_UPGRADE):
+            break
+        rig.run(1, until=lambda rig: False)
+    assert rig.api.all(registry.STACK_UPGRADE) == []
+    assert rig.fences() == {}
+
+
+def test_an_impossible_spec_is_refused_and_nothing_is_touched() -> None:
+    rig = SimulatedUpgrade(nodes=3, spec={"nodeSelector": {"matchLabels": {"pool": "none"}}})
+    rig.run()
+    assert rig.upgrade.status.phase is Phase.REFUSED
+    assert "no nodes are selected" in rig.upgrade.status.reason
+    assert rig.fences() == {}
+
+
+def test_a_clock_that_is_set_forward_fails_no_node() -> None:
+    rig = SimulatedUpgrade(nodes=2)
+    rig.run_pod("serve", "gpu-0")
+    rig.run(until=lambda rig: "Draining" in rig.phases().values())
+    real = rig.clock.now
+    rig.clock.now = lambda: real() + datetime.timedelta(days=2)  # type: ignore[method-assign]
+    rig.run()
+    assert rig.upgrade.status.phase is Phase.COMPLETED, rig.upgrade.status.reason
+
+
+def _plain() -> SimulatedUpgrade:
+    rig = SimulatedUpgrade(nodes=3)
+    rig.run_gang("train", "gpu-0", "gpu-1", "gpu-2")
+    rig.run_pod("serve", "gpu-2")
+    return rig
+
+
+def _wide() -> SimulatedUpgrade:
+    rig = SimulatedUpgrade(nodes=5, spec={"waves": {"maxUnavailable": "40%", "parallel": 2}})
+    rig.run_gang("a", "gpu-1", "gpu-2")
+    rig.run_gang("b", "gpu-1", "gpu-2")
+    return rig
+
+
+def _failing() -> SimulatedUpgrade:
+    policy = {"maxUnavailable": "50%", "parallel": 2}
+    rig = SimulatedUpgrade(nodes=4, spec={"waves": policy, "rollback": "FailedNodes"})
+    rig.run_gang("train", "gpu-1", "gpu-3")
+    rig.bad = {"gpu-1"}
+    return rig
+
+
+def _returning() -> SimulatedUpgrade:
+    rig = SimulatedUpgrade(nodes=3, spec={"rollback": "AllNodes", "stop": {"failures": 1}})
+    rig.bad = {"gpu-2"}
+    return rig
+
+
+SCENARIOS = (_plain, _wide, _failing, _returning)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("build", SCENARIOS)
+def test_killed_between_any_two_writes_the_end_is_the_same(
+    build: Callable[[], SimulatedUpgrade],
+) -> None:
+    whole = build()
+    whole.run()
+    expected = _end(whole)
+    for number in range(1, whole.writes + 1):
+        rig = build()
+        rig.kill_at = number
+        rig.run()
+        assert _end(rig) == expected, f"killed before write {number}"
+
+
+def _end(rig: SimulatedUpgrade) -> tuple[object, ...]:
+    status = rig.upgrade.status
+    rules = len(rig.api.all(registry.TAINT_RULE))
+    return status.phase, rig.phases(), rig.fences(), rig.drivers(), rules
+
+
+def test_there_are_more_than_two_hundred_kill_points() -> None:
+    writes = 0
+    for build in SCENARIOS:
+        rig = build()
+        rig.run()
+        writes += rig.writes
+    assert writes >= 200
+
+
+def test_paused_is_reached_and_left() -> None:
+    rig = SimulatedUpgrade(nodes=2)
+    rig.run(until=lambda rig: bool(rig.fences()))
+    rig.edit(paused=True)
+    rig.run(until=in_phase(Phase.PAUSED))
+    assert rig.upgrade.status.phase is Phase.PAUSED
