@@ -22,6 +22,7 @@ from tools.drain import build as drain
 from tools.grafana import build as grafana
 from tools.helm import build as helm
 from tools.nvidia import build as nvidia
+from tools.nvidia_upgrade import build as nvidia_upgrade
 from tools.oauth2proxy import build as oauth2proxy
 from tools.oracle import build as oracle
 
@@ -58,6 +59,7 @@ def parts(versions: list[str]) -> Iterator[Part]:
     if node_programs.VERSION in versions:
         # After Kubernetes, of whose packages the kubelet is made: Go keeps what it has compiled.
         yield Part("node", _node)
+    yield Part("nvidia-upgrade", nvidia_upgrade.binary)
     yield Part("oauth2-proxy", oauth2proxy.binary)
     for group in nvidia.GROUPS:  # last: they share the build cache of Kubernetes
         yield Part(f"nvidia-{group}", functools.partial(nvidia.directory_of, group))

@@ -35,9 +35,9 @@ class OracleDied(RuntimeError):
 class Oracle:
     """One running oracle. `ask` and `ask_many` are for one thread at a time."""
 
-    def __init__(self, binary: Path) -> None:
+    def __init__(self, binary: Path, *arguments: str) -> None:
         self._process = subprocess.Popen(
-            [str(binary)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [str(binary), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
     def __enter__(self) -> Oracle:

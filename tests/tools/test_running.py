@@ -145,7 +145,8 @@ def test_programs_that_are_given_take_the_place_of_kubernetes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
-    last = ["oauth2-proxy", "nvidia-dra", "nvidia-plugin", "nvidia-toolkit", "nvidia-requirements"]
+    nvidia = ["nvidia-dra", "nvidia-plugin", "nvidia-toolkit", "nvidia-requirements"]
+    last = ["nvidia-upgrade", "oauth2-proxy", *nvidia]
     assert [part.name for part in realparts.parts(["1.37"])] == [
         "oracle",
         "helm",

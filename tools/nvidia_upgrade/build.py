@@ -30,6 +30,7 @@ def binary(say: go_build.Say = go_build.say_on_stderr) -> Path:
 if __name__ == "__main__":
     sys.exit(
         go_build.printed(
-            [binary], without_go="install Go, or run without the tests beside NVIDIA's upgrade library"
+            [binary],
+            without_go="install Go, or run without the tests beside NVIDIA's upgrade library",
         )
     )

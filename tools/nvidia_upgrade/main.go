@@ -2,7 +2,8 @@
 //
 // It reads one JSON request per line on standard input, does what one reconcile of the operator does, BuildState and
 // then ApplyState, against the API server of its kubeconfig, and writes one JSON answer per line. It decides nothing of
-// its own but which pods use a GPU: the operator, not the library, states that.
+// its own but which pods use a GPU: the operator, not the library, states that. A request with nodes touches no server:
+// it is answered with the number of nodes that the library would start.
 package main
 
 import (
@@ -19,6 +20,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
 )
@@ -36,6 +38,7 @@ type request struct {
 	Namespace string                            `json:"namespace"`
 	Labels    map[string]string                 `json:"labels"`
 	Policy    *v1alpha1.DriverUpgradePolicySpec `json:"policy"`
+	Nodes     []corev1.Node                     `json:"nodes"`
 }
 
 // answer is how the reconcile ended, and how many nodes it saw in each state before it acted.
@@ -43,6 +46,7 @@ type answer struct {
 	ID     any            `json:"id"`
 	Error  string         `json:"error,omitempty"`
 	States map[string]int `json:"states"`
+	Slots  int            `json:"slots"`
 }
 
 func main() {
@@ -92,6 +96,9 @@ func reconciled(manager upgrade.ClusterUpgradeStateManager, line []byte) answer 
 	if err := json.Unmarshal(line, &asked); err != nil {
 		return answer{Error: err.Error()}
 	}
+	if asked.Nodes != nil {
+		return slots(manager, &asked)
+	}
 	ctx := context.Background()
 	state, err := manager.BuildState(ctx, asked.Namespace, asked.Labels)
 	if err != nil {
@@ -105,6 +112,23 @@ func reconciled(manager upgrade.ClusterUpgradeStateManager, line []byte) answer 
 		result.Error = err.Error()
 	}
 	return result
+}
+
+// slots asks the library how many of these nodes it would start, as its own ProcessUpgradeRequiredNodes does.
+func slots(manager upgrade.ClusterUpgradeStateManager, asked *request) answer {
+	state := upgrade.NewClusterUpgradeState()
+	for i := range asked.Nodes {
+		node := &asked.Nodes[i]
+		label := node.Labels[upgrade.GetUpgradeStateLabelKey()]
+		state.NodeStates[label] = append(state.NodeStates[label], &upgrade.NodeUpgradeState{Node: node})
+	}
+	total := manager.GetTotalManagedNodes(&state)
+	unavailable, err := intstr.GetScaledValueFromIntOrPercent(asked.Policy.MaxUnavailable, total, true)
+	if err != nil {
+		return answer{ID: asked.ID, Error: err.Error()}
+	}
+	free := manager.GetUpgradesAvailable(&state, asked.Policy.MaxParallelUpgrades, unavailable)
+	return answer{ID: asked.ID, Slots: free}
 }
 
 // usesGPU says which pods the operator lets the library evict: those with a GPU or a partition of one in the resources

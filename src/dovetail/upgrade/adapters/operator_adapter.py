@@ -3,8 +3,9 @@
 The lever is the version of the object. Because the operator would roll it out to every node in an order of its own,
 every node it governs gets the skip label first; a node loses it when its turn comes, and the library does the work.
 Where the policy has autoUpgrade off there is no library: the driver's pod is deleted instead, and the DaemonSet, which
-is OnDelete, starts the new one. Never sets a state of the library, but for one retry of a failure that the library
-would not leave by itself; never touches a cordon.
+is OnDelete, starts the new one. Never sets a state of the library but in two cases: one retry of a failure that the
+library would not leave by itself, and a node that waits for an upgrade although it has the target already, whose pods
+the library would evict for nothing. Never touches a cordon.
 """
 
 from __future__ import annotations
@@ -104,11 +105,11 @@ def _version_asked(lever: Lever, target: str) -> Working:
 
 
 def _by_library(facts: NodeFacts, lever: Lever, target: str) -> adapter.Outcome:
-    if operator_labels.is_skipped(facts.node):
-        return _unskipped(facts, target)
     driver = driver_pods.driver_pod(facts)
     state = operator_labels.state_of(facts.node)
     has_target = driver is not None and driver.is_ready and driver_pods.runs(driver, target)
+    if operator_labels.is_skipped(facts.node):
+        return _unskipped(facts, target, has_target=has_target and state == State.REQUIRED)
     if state in (State.DONE, State.UNKNOWN) and has_target:
         return _finished(facts, driver, target)
     if state in (State.DONE, State.UNKNOWN):
@@ -116,18 +117,21 @@ def _by_library(facts: NodeFacts, lever: Lever, target: str) -> adapter.Outcome:
     return operator_states.outcome(facts, lever, target, state, driver)
 
 
-def _unskipped(facts: NodeFacts, target: str) -> adapter.Outcome:
+def _unskipped(facts: NodeFacts, target: str, *, has_target: bool) -> adapter.Outcome:
     if not operator_labels.is_skipped_by_us(facts.node):
         return adapter.ApplyFailed(
             reason=f"node {facts.name} has the label {operator_labels.SKIP}, which this upgrade did not set",
             next_step=f"kubectl label node {facts.name} {operator_labels.SKIP}-, if the node may be upgraded",
             may_recover=True,
         )
+    labels: dict[str, str | None] = {operator_labels.SKIP: None}
+    if has_target:  # one patch: between two, the library would begin
+        labels[operator_labels.STATE] = State.DONE.value
     patch = NodePatch(
         node=facts.name,
-        labels={operator_labels.SKIP: None},
+        labels=labels,
         annotations={operator_labels.OUR_SKIP: None, operator_labels.RETRIED: None},
-        why="it is this node's turn",
+        why=f"it has driver {target} already" if has_target else "it is this node's turn",
     )
     return Working(
         writes=(patch,), waiting_for="the operator to see that the node is skipped no more"

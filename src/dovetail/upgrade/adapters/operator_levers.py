@@ -17,6 +17,8 @@ from dovetail.upgrade.adapters.node_facts import NodeFacts
 from dovetail.upgrade.adapters.operator_labels import State
 
 _NO_POLICY: Final = gpu_operator.UpgradePolicy()
+# In these, the library counts a node as unavailable, and neither as one of all nor as one in progress.
+_UNCOUNTED: Final = (State.MAINTENANCE, State.AFTER_MAINTENANCE)
 
 
 class Lever(NamedTuple):
@@ -91,8 +93,9 @@ def lever_of(facts: NodeFacts) -> Lever | None:
 
 def slots(lever: Lever) -> Slots:
     """The slots of the library for the nodes of a lever."""
-    total = len(lever.governed)
-    states = {node.metadata.name: operator_labels.state_of(node) for node in lever.governed}
+    every = {node.metadata.name: operator_labels.state_of(node) for node in lever.governed}
+    states = {name: state for name, state in every.items() if state not in _UNCOUNTED}
+    total = len(states)
     in_progress = tuple(
         sorted(name for name, state in states.items() if state not in operator_labels.IDLE_STATES)
     )
