@@ -27,6 +27,10 @@ COMMANDS: Final = {
         "dovetail.cli.stack.drain:command",
         "Say what a drain of a node would evict, skip and refuse.",
     ),
+    "heal": (
+        "dovetail.cli.stack.heal_command:command",
+        "Say what the healer would do about faults of GPUs, and why.",
+    ),
 }
 
 
@@ -51,4 +55,5 @@ def group() -> None:
     dovetail stack check --to driver=595.91.07       what that driver would break
     dovetail stack plan --to driver=595.91.07        in which waves, and what they do to the work
     dovetail stack drain gpu-01                      which pods a drain would evict, skip and refuse
+    dovetail stack heal                              which faults call for which remedy
     """
