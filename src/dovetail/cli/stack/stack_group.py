@@ -31,6 +31,10 @@ COMMANDS: Final = {
         "dovetail.cli.stack.upgrades.upgrade_group:group",
         "Carry out an upgrade; show, pause, resume and abort it.",
     ),
+    "heal": (
+        "dovetail.cli.stack.heal_command:command",
+        "Say what the healer would do about faults of GPUs, and why.",
+    ),
 }
 
 
@@ -56,4 +60,5 @@ def group() -> None:
     dovetail stack plan --to driver=595.91.07        in which waves, and what they do to the work
     dovetail stack drain gpu-01                      which pods a drain would evict, skip and refuse
     dovetail stack upgrade --to driver=595.91.07     carry it out
+    dovetail stack heal                              which faults call for which remedy
     """
