@@ -23,6 +23,10 @@ COMMANDS: Final = {
         "dovetail.cli.stack.plan_command:command",
         "Plan a roll-out in waves: who moves, who waits, what it costs.",
     ),
+    "parts": (
+        "dovetail.cli.stack.parts_command:command",
+        "Say which parts run on which nodes, and what is missing.",
+    ),
     "drain": (
         "dovetail.cli.stack.drain:command",
         "Say what a drain of a node would evict, skip and refuse.",
@@ -50,5 +54,6 @@ def group() -> None:
     dovetail stack                                   what runs, and what is not known
     dovetail stack check --to driver=595.91.07       what that driver would break
     dovetail stack plan --to driver=595.91.07        in which waves, and what they do to the work
+    dovetail stack parts                             which parts run where, and what is missing
     dovetail stack drain gpu-01                      which pods a drain would evict, skip and refuse
     """
