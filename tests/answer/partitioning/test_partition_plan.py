@@ -120,18 +120,64 @@ def test_a_holder_that_no_controller_creates_again_stays() -> None:
 
 def test_a_holder_without_another_place_stays() -> None:
     runs = building.pod("runs", node="a", job="j")
-    answer = plan(
-        building.plugin_node("a", gpus=1), runs, _job("j"), slice_pod("x", "1g.10gb")
-    )
+    answer = plan(building.plugin_node("a", gpus=1), runs, _job("j"), slice_pod("x", "1g.10gb"))
     assert answer.proposals == ()
     assert "default/runs would not start again" in answer.passed[0].why
 
 
 def test_nodes_that_partition_on_demand_need_nothing() -> None:
-    dynamic = building.fleet(building.h100(1, gpus=1))
-    answer = plan(*dynamic, building.plugin_node("a", gpus=1))
+    pool = msgspec.structs.replace(building.h100(1, gpus=1), mig=True)
+    answer = plan(*building.fleet(pool), building.plugin_node("a", gpus=1))
     assert answer.proposals == ()
     assert len(answer.on_demand) == 1
+
+
+def claim(name: str, profile: str) -> Tree:
+    """A claim for one partition, by the profile it names."""
+    expression = f"device.attributes['gpu.nvidia.com'].profile == '{profile}'"
+    request = {
+        "deviceClassName": "mig.nvidia.com",
+        "selectors": [{"cel": {"expression": expression}}],
+        "allocationMode": "ExactCount",
+        "count": 1,
+    }
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"namespace": "default", "name": name, "uid": f"claim-{name}"},
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": request}]}},
+    }
+
+
+def claiming_pod(name: str) -> Tree:
+    tree = building.pod(name)
+    container = {"name": "main", "resources": {"claims": [{"name": "gpu"}]}}
+    claims = [{"name": "gpu", "resourceClaimName": name}]
+    return tree | {"spec": {"containers": [container], "resourceClaims": claims}}
+
+
+def test_claims_are_understood_by_asking_the_engine() -> None:
+    """Whole GPUs that a driver without dynamic MIG publishes; only some of them change."""
+    fleet = building.fleet(building.h100(1, gpus=4))
+    wanted = [claim("x", "3g.40gb"), claiming_pod("x"), claim("y", "1g.10gb"), claiming_pod("y")]
+    answer = plan(*fleet, *wanted)
+    (proposal,) = answer.proposals
+    changed = [board for board in proposal.boards if board.before != board.after]
+    assert len(changed) == 1
+    assert len(proposal.boards) == 4
+    assert answer.demand == {"1g.10gb": 1, "3g.40gb": 1}
+    assert answer.after.names == ("default/x", "default/y")
+
+
+def test_a_gang_that_needs_two_nodes_gets_both() -> None:
+    nodes = [building.plugin_node(f"n{index}", gpus=1) for index in range(3)]
+    members = [slice_pod(f"m{index}", "7g.80gb", job="train") for index in range(2)]
+    labels = {"dovetail.dev/gang": "train", "dovetail.dev/gang-min": "2"}
+    for member in members:
+        member["metadata"]["labels"] = labels
+    answer = plan(*nodes, *members, _job("train"))
+    assert len(answer.proposals) == 2
+    assert answer.after.pods == 2
 
 
 def test_boards_without_mig_are_passed() -> None:

@@ -18,10 +18,10 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BoardChange(msgspec.Struct, frozen=True, kw_only=True):
-    """The partitions of one GPU; none: it is whole. None before: nothing says which GPU has which."""
+    """The partitions of one GPU before and after; none: it is whole. Equal where it stays as it is."""
 
     index: int
-    before: tuple[str, ...] | None
+    before: tuple[str, ...] | None  # None: nothing says which GPU of the node has which
     after: tuple[str, ...]
 
 
@@ -39,7 +39,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     node: str
     gpu_type: str
-    boards: tuple[BoardChange, ...]
+    boards: tuple[BoardChange, ...]  # all of the node: a configuration is for a whole node
     moves: tuple[Move, ...]
     gpu_hours: float  # moves, and the GPUs while they are partitioned
     starts: tuple[str, ...]  # waiting pods that start with this and the proposals before it

@@ -268,11 +268,13 @@ class _Answer:
         idle = len(change.after) * self._costs.partition_seconds / 3600
         starts = self._search.started(after) - self._search.started(before)
         boards = [
-            BoardChange(index=board.index, before=board.geometry, after=change.after[board.index])
+            BoardChange(
+                index=board.index,
+                before=board.geometry,
+                after=change.after.get(board.index, board.geometry or ()),
+            )
             for board in node.boards
-            if board.index in change.after
         ]
-        geometries = [change.after.get(board.index, board.geometry or ()) for board in node.boards]
         return Proposal(
             node=node.name,
             gpu_type=node.gpu_type,
@@ -280,12 +282,7 @@ class _Answer:
             moves=moves,
             gpu_hours=round(idle + sum(move.gpu_hours for move in moves), 3),
             starts=tuple(sorted(starts)),
-            config=mig_parted.config_name(
-                [
-                    (board.index, geometry)
-                    for board, geometry in zip(node.boards, geometries, strict=True)
-                ]
-            ),
+            config=mig_parted.config_name([(board.index, board.after) for board in boards]),
             has_manager=node.name in self._managed,
         )
 
