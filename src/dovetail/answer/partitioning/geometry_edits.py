@@ -46,7 +46,7 @@ def partitioned(replica: Replica, node: StaticNode, after: Mapping[int, Geometry
     devices: list[slices.Device] = []
     counters: list[slices.CounterSet] = []
     for state, board in zip(node.boards, boards, strict=True):
-        geometry = after.get(state.index)
+        geometry = after.get(state.number)
         if geometry is None:
             devices += _present(parts, board.name)
         elif geometry:
@@ -72,7 +72,7 @@ def _counted(replica: Replica, node: StaticNode, after: Mapping[int, Geometry]) 
     """The resources that the device plugin counts afterwards, with the strategy `mixed`."""
     amounts: Counter[str] = Counter()
     for state in node.boards:
-        geometry = after[state.index]
+        geometry = after[state.number]
         if not geometry:
             amounts[node_pools.GPU_RESOURCE] += 1
             continue

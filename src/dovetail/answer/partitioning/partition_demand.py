@@ -74,7 +74,7 @@ class Needs:
     def _copies(self, shape: shapes.Shape, node: StaticNode, profile: str) -> Need | None:
         """How many partitions of one profile a copy takes on an empty node that has no other."""
         geometry = filled(node.board, profile)
-        after = {board.index: geometry for board in node.boards}
+        after = {board.number: geometry for board in node.boards}
         gone = geometry_edits.vacated(self._replica, node.name, node.holders)
         try:
             edits = geometry_edits.partitioned(self._replica, node, after)

@@ -25,7 +25,7 @@ Geometry = tuple[str, ...]  # names of profiles, sorted; none: a whole GPU
 class BoardState(NamedTuple):
     """One GPU of a node."""
 
-    index: int
+    number: int  # as the driver counts GPUs
     geometry: Geometry | None  # None: nothing says which GPU of the node has which
     holders: tuple[str, ...]  # namespace/name of pods
 

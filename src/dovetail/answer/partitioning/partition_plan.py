@@ -144,12 +144,12 @@ class _Search:
             if geometry is None:
                 break
             if geometry != board.geometry:
-                after[board.index] = geometry
+                after[board.number] = geometry
         if not after:
             return None
         if node.is_counted:  # its GPUs change all together
             for board in node.boards:
-                after.setdefault(board.index, board.geometry or ())
+                after.setdefault(board.number, board.geometry or ())
         return NodeChange(node, after)
 
     def _wanted(self, node: StaticNode, left: Sequence[Waiting]) -> list[str]:
@@ -178,7 +178,7 @@ class _Search:
 
 def _choices(node: StaticNode) -> Iterator[tuple[BoardState, ...]]:
     """Sets of boards to change: the free ones, then with each more that is held, the fewest holders first."""
-    ordered = sorted(node.boards, key=lambda board: (len(board.holders), board.index))
+    ordered = sorted(node.boards, key=lambda board: (len(board.holders), board.number))
     if node.is_counted:
         yield tuple(ordered)
         return
@@ -269,9 +269,9 @@ class _Answer:
         starts = self._search.started(after) - self._search.started(before)
         boards = [
             BoardChange(
-                index=board.index,
+                index=board.number,
                 before=board.geometry,
-                after=change.after.get(board.index, board.geometry or ()),
+                after=change.after.get(board.number, board.geometry or ()),
             )
             for board in node.boards
         ]

@@ -35,7 +35,7 @@ class NodeChange(NamedTuple):
         held = {
             name
             for board in self.node.boards
-            if board.index in self.after
+            if board.number in self.after
             for name in board.holders
         }
         return tuple(sorted(held))

@@ -45,25 +45,25 @@ def _summary(plan: PartitionPlan) -> list[str]:
 
 
 def _proposals(proposals: Sequence[Proposal], *, is_wide: bool) -> list[str]:
-    rows = []
-    for each in proposals:
-        for boards in _alike(each.boards):
-            before, after = boards[0].before, boards[0].after
-            is_first = boards is _alike(each.boards)[0] or not rows or rows[-1][0] != each.node
-            rows.append(
-                [
-                    each.node,
-                    ",".join(str(board.index) for board in boards),
-                    "mixed" if before is None else geometry(before),
-                    geometry(after),
-                    str(len(each.moves)) if is_first else "",
-                    str(each.gpu_hours) if is_first else "",
-                    str(len(each.starts)) if is_first else "",
-                    ("label" if each.has_manager else "by hand") if is_first else "",
-                ]
-            )
+    rows = [row for each in proposals for row in _rows(each)]
     cut = rows if is_wide else rows[:SHOWN]
     return [*text.table(HEADERS, cut), *_rest(rows, cut)] if rows else []
+
+
+def _rows(proposal: Proposal) -> list[list[str]]:
+    """A row for GPUs that change alike; what is said of the node stands in the first."""
+    rows: list[list[str]] = []
+    for boards in _alike(proposal.boards):
+        before, after = boards[0].before, boards[0].after
+        numbers = ",".join(str(board.index) for board in boards)
+        now = "mixed" if before is None else geometry(before)
+        about_node = ["", "", "", ""]
+        if not rows:
+            by = "label" if proposal.has_manager else "by hand"
+            moves, starts = len(proposal.moves), len(proposal.starts)
+            about_node = [str(moves), str(proposal.gpu_hours), str(starts), by]
+        rows.append([proposal.node, numbers, now, geometry(after), *about_node])
+    return rows
 
 
 def geometry(profiles: Sequence[str]) -> str:
