@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from dovetail.devcluster import kube_binaries
 from dovetail.install import chart
+from tests.cli import running
 from tests.deploy import build
 from tests.e2e import installing
 from tests.support import cluster as planes
@@ -289,3 +291,55 @@ def _of_operator(kind: str, plural: str) -> dict[str, Any]:
 
 def _deployment(cluster: Live, name: str) -> Any:
     return planes.get(cluster.plane, "deployment", f"{name}-scheduler", "-n", name)
+
+
+def test_the_stack_gives_every_node_an_agent_that_pod_security_admits(one: Live, name: str) -> None:
+    """Agents are privileged: in a restricted namespace the DaemonSet controller would get none admitted."""
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"nvidia.com/gpu.present": "true", "stack": name}},
+    }
+    planes.apply(one.plane, [node])
+    only_here = ("--set", f"nodeAgent.nodeSelector={{stack: {name}}}", "--stack")
+    try:
+        done = installing.run(one, "install", name, *only_here)
+        assert done.code == 0, done.err
+        assert "next: dovetail stack parts" in done.err
+        one.wait_for("an agent on the node", lambda: _agents_on(one, name) == [name])
+
+        parts = running.inside(
+            one.directory, "stack", "parts", "-o", "json", "--kubeconfig", str(one.plane.kubeconfig)
+        )
+        report = {node["node"]: node for node in json.loads(parts.out)["nodes"]}
+        codes = {gap["code"] for gap in report[name]["gaps"]}
+        assert "no-driver" in codes, report[name]
+        assert "agent-absent" not in codes
+
+        pools = (
+            f"nodeAgent.pools=[{{name: a, nodeSelector: {{stack: {name}}}, mode: device-plugin}}]"
+        )
+        assert installing.run(one, "upgrade", name, "--stack", "--set", pools).code == 0
+        sets = planes.get(one.plane, "daemonsets", "-n", name)["items"]
+        assert [each["metadata"]["name"] for each in sets] == [f"{name}-node-agent-a"]
+    finally:
+        planes.run_kubectl(one.plane, "delete", "node", name, "--ignore-not-found")
+
+
+def _agents_on(cluster: Live, namespace: str) -> list[str]:
+    """The nodes that agents are meant for."""
+    component = "app.kubernetes.io/component"
+    agents = [
+        pod
+        for pod in cluster.pods(namespace)
+        if pod["metadata"]["labels"].get(component) == "node-agent"
+    ]
+    return [pod["spec"].get("nodeName") or _wanted_node(pod) for pod in agents]
+
+
+def _wanted_node(pod: dict[str, Any]) -> str:
+    """The node that the DaemonSet controller names before the pod is bound."""
+    required = pod["spec"]["affinity"]["nodeAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
+    return str(required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0])

@@ -46,7 +46,11 @@ def _values(command: F) -> F:
             "--timeout", type=click.FloatRange(min=1), default=SECONDS, show_default=True, metavar="SECONDS",
             help="How long to wait.",
         ),
-        click.option("--wait", is_flag=True, help="Wait until every replica is ready."),
+        click.option("--wait", is_flag=True, help="Wait until every replica is ready; with --stack, every part."),
+        click.option(
+            "--stack", is_flag=True,
+            help="Also what GPU nodes need: node agents, metrics, device classes (chart's values-stack.yaml).",
+        ),
         click.option("--force", is_flag=True, help="Take over objects and fields of others."),
         click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="A value; YAML, so lists work."),
         click.option("-f", "--values", "files", multiple=True, metavar="FILE", help="A file of values."),
@@ -83,6 +87,7 @@ def install(
     namespace: str,
     files: Sequence[str],
     settings: Sequence[str],
+    stack: bool,
     definitions: bool,
     dry_run: bool,
     form: str | None,
@@ -94,13 +99,14 @@ def install(
     \b
     dovetail install --set image.repository=example.com/gpu/dovetail --wait
     dovetail install --set image.repository=example.com/gpu/dovetail --dry-run -o yaml
+    dovetail install --set image.repository=example.com/gpu/dovetail --stack --wait
     dovetail install --definitions
 
     The same objects as the Helm chart in deploy/chart. Nothing is changed unless the cluster accepts all of it.
     """
     if not dry_run and (form is not None or api_versions):
         raise click.UsageError("-o and --api-versions go with --dry-run")
-    if definitions and (files or settings or target["wait"]):
+    if definitions and (files or settings or stack or target["wait"]):
         raise click.UsageError("--definitions takes no values and waits for nothing")
     from dovetail.install import chart
 
@@ -113,18 +119,24 @@ def install(
         )
         return
     release = chart.Release(name, namespace)
-    values = chart.values_of(files, settings=settings)
+    values = _values_of(files, settings, is_stack=stack)
     if dry_run:
         _print(chart.objects(values, release, api_versions=api_versions), form or "yaml")
         return
-    _bring(values, release, is_upgrade=False, **target)
+    _bring(values, release, is_upgrade=False, is_stack=stack, **target)
 
 
 @click.command()
 @_where
 @_values
 def upgrade(
-    *, name: str, namespace: str, files: Sequence[str], settings: Sequence[str], **target: Any
+    *,
+    name: str,
+    namespace: str,
+    files: Sequence[str],
+    settings: Sequence[str],
+    stack: bool,
+    **target: Any,
 ) -> None:
     """Bring an installation up to date; refuse where there is none.
 
@@ -132,12 +144,8 @@ def upgrade(
     """
     from dovetail.install import chart
 
-    _bring(
-        chart.values_of(files, settings=settings),
-        chart.Release(name, namespace),
-        is_upgrade=True,
-        **target,
-    )
+    values = _values_of(files, settings, is_stack=stack)
+    _bring(values, chart.Release(name, namespace), is_upgrade=True, is_stack=stack, **target)
 
 
 @click.command()
@@ -186,28 +194,44 @@ def _define(
     output.next_step("scheduler")
 
 
+def _values_of(files: Sequence[str], settings: Sequence[str], *, is_stack: bool) -> dict[str, Any]:
+    from dovetail.install import chart, stack_install
+
+    read = stack_install.values_of if is_stack else chart.values_of
+    return read(files, settings=settings)
+
+
 def _bring(
     values: dict[str, Any],
     release: Any,
     *,
     is_upgrade: bool,
+    is_stack: bool,
     kubeconfig: str | None,
     context: str | None,
     force: bool,
     wait: bool,
     timeout: float,
 ) -> None:
-    from dovetail.install import apply_chart
+    from dovetail.install import apply_chart, stack_install
 
     async def work(over: "transport.Transport") -> None:
+        fitted = values
+        if is_stack:
+            fitted = await stack_install.checked(over, values, release, say=output.say)
         await apply_chart.install(
-            over, values, release, say=output.say, is_upgrade=is_upgrade, is_forced=force
+            over, fitted, release, say=output.say, is_upgrade=is_upgrade, is_forced=force
         )
         if wait:
             await apply_chart.await_ready(over, release, seconds=timeout, say=output.say)
+        if wait and is_stack:
+            await stack_install.await_parts(over, seconds=timeout, say=output.say)
 
     _run(kubeconfig, context, work)
-    output.say(f"next: kubectl -n {release.namespace} get pods")
+    if is_stack:
+        output.next_step("stack parts")
+    else:
+        output.say(f"next: kubectl -n {release.namespace} get pods")
 
 
 def _run(

@@ -112,7 +112,7 @@ async def install(
     """Applies everything. If a check fails, raises InputError before anything is changed."""
     cluster = Cluster(over)
     trees = chart.objects(values, release, api_versions=await cluster.optional())
-    steps = await _steps(cluster, [chart.namespace_object(release), *trees])
+    steps = await _steps(cluster, [chart.namespace_object(release, values), *trees])
 
     await _check_other_namespaces(cluster, release)
     _check_owners(steps, release, is_forced=is_forced)

@@ -159,14 +159,15 @@ def definitions() -> list[Tree]:
     return [tree for tree in objects(unused) if tree["kind"] == "CustomResourceDefinition"]
 
 
-def namespace_object(release: Release) -> Tree:
-    """The namespace, labelled as ours and restricted by Pod Security."""
+def namespace_object(release: Release, values: Tree) -> Tree:
+    """The namespace, labelled as ours. Pod Security restricts it, unless node agents run there: they are privileged."""
+    level = "privileged" if values["nodeAgent"]["enabled"] else "restricted"
     labels = {
         "app.kubernetes.io/name": "dovetail",
         INSTANCE_LABEL: release.name,
         PART_LABEL: "dovetail",
         MANAGER_LABEL: SERVICE,
-        "pod-security.kubernetes.io/enforce": "restricted",
+        "pod-security.kubernetes.io/enforce": level,
     }
     return {
         "apiVersion": "v1",

@@ -80,6 +80,11 @@ def _first_true(*values: Any) -> Any:
     return next((value for value in values if value), values[-1])
 
 
+def _dict(*words: Any) -> dict[str, Any]:
+    """A mapping of names and values in turn."""
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
 def _with_whole_numbers(value: Any) -> Any:
     """Floats without a fraction as integers, at any depth."""
     match value:
@@ -110,6 +115,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "eq": lambda left_side, right_side: left_side == right_side,
     "has": lambda element, elements: element in (elements or ()),
     "first": lambda values: values[0] if values else None,
+    "dict": _dict,
     "deepCopy": copy.deepcopy,
     "mergeOverwrite": merged_over,
     "sha256sum": lambda text: hashlib.sha256(text.encode()).hexdigest(),

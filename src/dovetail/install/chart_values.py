@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from dovetail.kubetypes import names, untyped
 from dovetail.model import configuration as configurations
@@ -254,7 +254,28 @@ MIG_MODES: Final = ("dynamic", "static", "off")
 SHARES: Final = "^(off|memory|[1-9][0-9]*)$"
 DEVICE_METRICS: Final = r"^(off|[0-9]{1,4}(\.[0-9]{1,3})?)$"
 
+LONGEST_POOL: Final = 20  # characters, so that names of DaemonSets stay within those of labels
+
 _is_shares: Final = re.compile(SHARES).fullmatch
+
+
+class AgentPool(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename="camel",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
+    """Nodes whose agents differ; what a pool leaves out is that of `nodeAgent`."""
+
+    name: Annotated[str, Meta(description="part of the DaemonSet's name")]
+    node_selector: Annotated[dict[str, str], Meta(description="labels of the pool's nodes")]
+    mode: Annotated[str, Meta(extra_json_schema={"enum": list(AGENT_MODES)})] | UnsetType = UNSET
+    mig: Annotated[str, Meta(extra_json_schema={"enum": list(MIG_MODES)})] | UnsetType = UNSET
+    shares: Annotated[str, Meta(extra_json_schema={"pattern": SHARES})] | UnsetType = UNSET
+    replicas: Annotated[int, Meta(ge=1, le=64)] | UnsetType = UNSET
+    driver_root: str | UnsetType = UNSET
 
 
 class NodeAgent(
@@ -348,6 +369,13 @@ class NodeAgent(
     node_selector: Annotated[
         dict[str, str], Meta(description="labels of the nodes with GPUs; empty: every node")
     ] = {}
+    pools: Annotated[
+        tuple[AgentPool, ...],
+        Meta(
+            description="[pools of nodes](gpu-stack.md#pools) with agents of their own: `name`, `nodeSelector`, and "
+            "what differs of `mode`, `mig`, `shares`, `replicas`, `driverRoot`; nodes of no pool then have no agent"
+        ),
+    ] = ()
     tolerations: Annotated[
         tuple[dict[str, Any], ...], Meta(description="taints the agent's pods tolerate")
     ] = ({"operator": "Exists"},)
@@ -651,17 +679,53 @@ def problems(values: Values) -> Iterator[untyped.Misfit]:
 
 
 def _agent_problems(agent: NodeAgent) -> Iterator[untyped.Misfit]:
+    yield from _mode_problems("nodeAgent", agent)
+    yield from _pool_problems(agent.pools)
+
+
+def _pool_problems(pools: tuple[AgentPool, ...]) -> Iterator[untyped.Misfit]:
+    """Pools that would not give each node one agent."""
+    by_selector: dict[tuple[tuple[str, str], ...], str] = {}
+    by_name: dict[str, int] = {}
+    for index, pool in enumerate(pools):
+        path = f"nodeAgent.pools[{index}]"
+        if not names.is_dns_label(pool.name) or len(pool.name) > LONGEST_POOL:
+            yield untyped.Misfit(
+                f"{path}.name",
+                f'{names.LABEL_RULE} (here at most {LONGEST_POOL}), got "{pool.name}"',
+            )
+        if pool.name in by_name:
+            yield untyped.Misfit(
+                f"{path}.name", f'pool {by_name[pool.name]} has it too: "{pool.name}"'
+            )
+        by_name.setdefault(pool.name, index)
+
+        selector = tuple(sorted(pool.node_selector.items()))
+        if not selector:
+            yield untyped.Misfit(
+                f"{path}.nodeSelector", "is empty, so every node would be in the pool; name labels"
+            )
+        elif selector in by_selector:
+            yield untyped.Misfit(
+                f"{path}.nodeSelector",
+                f'selects the nodes of pool "{by_selector[selector]}": a node would have two agents',
+            )
+        by_selector.setdefault(selector, pool.name)
+        yield from _mode_problems(path, pool)
+
+
+def _mode_problems(path: str, agent: NodeAgent | AgentPool) -> Iterator[untyped.Misfit]:
     for name, value, allowed in (
         ("mode", agent.mode, AGENT_MODES),
         ("mig", agent.mig, MIG_MODES),
     ):
-        if value not in allowed:
+        if value is not UNSET and value not in allowed:
             yield untyped.Misfit(
-                f"nodeAgent.{name}", f'expected one of {", ".join(allowed)}, got "{value}"'
+                f"{path}.{name}", f'expected one of {", ".join(allowed)}, got "{value}"'
             )
-    if not _is_shares(agent.shares):
+    if agent.shares is not UNSET and not _is_shares(agent.shares):
         yield untyped.Misfit(
-            "nodeAgent.shares", f'expected off, memory or a positive number, got "{agent.shares}"'
+            f"{path}.shares", f'expected off, memory or a positive number, got "{agent.shares}"'
         )
 
 

@@ -23,6 +23,14 @@ COMMANDS: Final = {
         "dovetail.cli.stack.plan_command:command",
         "Plan a roll-out in waves: who moves, who waits, what it costs.",
     ),
+    "parts": (
+        "dovetail.cli.stack.parts_command:command",
+        "Say which parts run on which nodes, and what is missing.",
+    ),
+    "mig": (
+        "dovetail.cli.stack.mig_command:command",
+        "Say which GPUs to partition how, from the work that waits.",
+    ),
     "drain": (
         "dovetail.cli.stack.drain:command",
         "Say what a drain of a node would evict, skip and refuse.",
@@ -58,6 +66,8 @@ def group() -> None:
     dovetail stack                                   what runs, and what is not known
     dovetail stack check --to driver=595.91.07       what that driver would break
     dovetail stack plan --to driver=595.91.07        in which waves, and what they do to the work
+    dovetail stack parts                             which parts run where, and what is missing
+    dovetail stack mig                               which GPUs to partition how, for what waits
     dovetail stack drain gpu-01                      which pods a drain would evict, skip and refuse
     dovetail stack upgrade --to driver=595.91.07     carry it out
     dovetail stack heal                              which faults call for which remedy

@@ -1,4 +1,5 @@
-"""DaemonSet of apps/v1 with the fields that say what it runs where: the template's images and node selector.
+"""DaemonSet of apps/v1 with the fields that say what it runs where: the template's images, arguments, node
+selector and tolerations.
 
 Other fields Kubernetes knows stay in the document. Never decides which nodes it runs on.
 """
@@ -6,6 +7,7 @@ Other fields Kubernetes knows stay in the document. Never decides which nodes it
 import msgspec
 
 from dovetail.kubetypes import meta
+from dovetail.kubetypes.core import pods
 
 
 class TemplateContainer(
@@ -15,6 +17,7 @@ class TemplateContainer(
 
     name: str = ""
     image: str = ""
+    args: tuple[str, ...] = ()
 
 
 class TemplateSpec(
@@ -25,6 +28,7 @@ class TemplateSpec(
     containers: tuple[TemplateContainer, ...] = ()
     init_containers: tuple[TemplateContainer, ...] = ()
     node_selector: dict[str, str] = {}
+    tolerations: tuple[pods.Toleration, ...] = ()
 
 
 class Template(

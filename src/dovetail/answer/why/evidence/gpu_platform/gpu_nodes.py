@@ -20,7 +20,7 @@ PRESENT: Final = "nvidia.com/gpu.present"
 DEPLOY: Final = "nvidia.com/gpu.deploy."
 UPGRADE_STATE: Final = "nvidia.com/gpu-driver-upgrade-state"
 _FEATURES: Final = "feature.node.kubernetes.io/"
-_PCI_LABELS: Final = (  # by vendor, or by class and vendor as the operator configures it
+PCI_LABELS: Final = (  # by vendor, or by class and vendor as the operator configures it
     _FEATURES + "pci-10de.present",
     _FEATURES + "pci-0302_10de.present",
     _FEATURES + "pci-0300_10de.present",
@@ -66,7 +66,7 @@ _POD_LABELS: Final = (
     (Component.GPU_LABELS, "app.kubernetes.io/name", "gpu-feature-discovery"),
     (Component.MIG_MANAGER, "app", "nvidia-mig-manager"),
 )
-_OUR_AGENT: Final = ("dovetail", "node-agent")  # app.kubernetes.io/name and component
+OUR_AGENT: Final = ("dovetail", "node-agent")  # app.kubernetes.io/name and component
 
 
 class ComponentPod(NamedTuple):
@@ -99,7 +99,7 @@ def all_nodes(replica: Replica) -> Iterator[nodes.Node]:
 def has_gpu(node: nodes.Node) -> bool:
     """Whether anything says that the node has an NVIDIA GPU."""
     labels = node.metadata.labels
-    if any(labels.get(name) == "true" for name in (PRESENT, *_PCI_LABELS)):
+    if any(labels.get(name) == "true" for name in (PRESENT, *PCI_LABELS)):
         return True
     if "nvidia.com/gpu.product" in labels or any(name in labels for name in _CLOUD_LABELS):
         return True
@@ -120,18 +120,18 @@ def component_pods(replica: Replica) -> dict[tuple[Component, str], ComponentPod
             continue
         component = component_of(pod.metadata.labels)
         if component is not None:
-            described = _described(component, pod, stored)
-            place = (component, described.node)
+            part = described(component, pod, stored)
+            place = (component, part.node)
             known = by_place.get(place)
-            if known is None or (known.is_ready and not described.is_ready):
-                by_place[place] = described
+            if known is None or (known.is_ready and not part.is_ready):
+                by_place[place] = part
     return by_place
 
 
 def component_of(labels: dict[str, str]) -> Component | None:
     """The component whose pods carry these labels."""
     name, part = labels.get("app.kubernetes.io/name"), labels.get("app.kubernetes.io/component")
-    if (name, part) == _OUR_AGENT:
+    if (name, part) == OUR_AGENT:
         return Component.DRA_DRIVER
     for component, key, value in _POD_LABELS:
         if labels.get(key, "").startswith(value):
@@ -139,7 +139,8 @@ def component_of(labels: dict[str, str]) -> Component | None:
     return None
 
 
-def _described(component: Component, pod: pods.Pod, stored: codec.Stored) -> ComponentPod:
+def described(component: Component, pod: pods.Pod, stored: codec.Stored) -> ComponentPod:
+    """A pod of the GPU stack, with what keeps it from being ready."""
     conditions = {each.type: each.status for each in pod.status.conditions}
     is_ready = pod.status.phase == "Running" and conditions.get("Ready", "True") == "True"
     return ComponentPod(
