@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import strategies
 
 from dovetail.gpus import host_properties
-from dovetail.kubetypes import codec
+from dovetail.kubetypes import codec, registry
 from dovetail.kubetypes.core import nodes, pods
 from dovetail.kubetypes.resource import slices
 from dovetail.live.queue import queueing_hints
@@ -147,9 +147,9 @@ def test_another_driver_in_the_slice_changes_the_answer_of_a_node_that_is_the_sa
 
 def test_a_change_of_the_drivers_label_or_slice_wakes_the_pod() -> None:
     old, new = gpu_node("a", cuda="12.9"), gpu_node("a", cuda="13.2")
-    node_news = queueing_hints.of_object(build.registry.NODE, old, new, is_there=True)
+    node_news = queueing_hints.of_object(registry.NODE, old, new, is_there=True)
     slice_ = published("a", "595.71.5", "13.2.0")
-    slice_news = queueing_hints.of_object(build.registry.SLICE, slice_, slice_, is_there=True)
+    slice_news = queueing_hints.of_object(registry.SLICE, slice_, slice_, is_there=True)
     for news in (*node_news, *slice_news):
         assert queueing_hints.HINTS[news] in ReasonCode.IMAGE_REQUIREMENTS.helped_by
     assert Change.ITSELF in ReasonCode.IMAGE_REQUIREMENTS.helped_by
@@ -167,8 +167,8 @@ class Cluster:
         for index, (cuda, driver) in enumerate(self.drivers):
             build.put(world, gpu_node(f"n{index}", cuda=cuda, driver=driver, gpus=2))
         for index, text in enumerate(self.requirements):
-            variables = {"NVIDIA_REQUIRE_CUDA": text} if with_variables and text else {}
-            build.put(world, trainer(f"p{index}", **variables))
+            pod = trainer(f"p{index}", NVIDIA_REQUIRE_CUDA=text)
+            build.put(world, pod if with_variables and text else trainer(f"p{index}"))
         return world
 
 
