@@ -314,3 +314,21 @@ def test_bare_pods_of_a_kai_group_start_together_or_not_at_all() -> None:
         assert len(stage.events("Scheduled")) == 2
 
     play(story)
+
+
+def test_a_driver_that_an_image_rules_out_is_an_event_on_the_pod_that_starts_there() -> None:
+    async def story() -> None:
+        stage = Stage(nodes=1, gpus=2)
+        stage.template("one")
+        variable = {"name": "NVIDIA_REQUIRE_CUDA", "value": "no comparison"}
+        container = {"name": "main", "image": "x", "env": [variable]}
+        container["resources"] = {"claims": [{"name": "t0"}]}
+        stage.pod("trains", templates=("one",), containers=[container])
+        async with stage.scheduling():
+            await stage.pass_time(5)
+        assert len(stage.events("Scheduled")) == 1
+        [event] = stage.events("ImageRequirementsUnmet")
+        assert event.type == "Warning"
+        assert "invalid constraint: no" in event.note
+
+    play(story)

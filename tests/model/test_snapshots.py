@@ -73,7 +73,7 @@ LEFT_OUT = """
     status.volumesInUse volumesAttached.name volumesAttached.devicePath opaque.parameters devices.data
     networkData.interfaceName networkData.ips networkData.hardwareAddress ports.name ephemeral.volumeClaimTemplate
     claimRef.fieldPath schedulingPolicy.basic spec.disruptionMode .note .reportingInstance deprecatedSource.host
-    spec.gang promise.cause
+    spec.gang promise.cause env.name env.value
     driver.version toolkit.version devicePlugin.version migManager.version draDriver.version spec.version mig.strategy
     spec.driverType spec.kernelModuleType status.state
 """

@@ -49,6 +49,7 @@ NODE_FACTS: Final = frozenset(
         ReasonCode.NODE_TAINT,
         ReasonCode.NODE_LABELS,
         ReasonCode.NODE_FEATURES,
+        ReasonCode.IMAGE_REQUIREMENTS,
         ReasonCode.ROOM,
         ReasonCode.NO_NODES,
         ReasonCode.TOPOLOGY,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -24,6 +24,7 @@ from dovetail.quantity import durations
 
 PARTS: Final = ("driver", "operator", "toolkit", "containerd", "kubernetes", "kernel")
 GPU_PARTS: Final = rollout_policy.GPU_PARTS
+DONE: Final = "Done"  # phase of a node in the status of a StackUpgrade
 DEFAULT_NODE_MINUTES: Final = "30/50"
 _VERSION: Final = re.compile(r"v?[0-9]+(\.[0-9]+){0,3}([+._-][0-9A-Za-z.+_-]{1,60})?")
 _MINUTES: Final = re.compile(r"(?P<likely>[0-9]{1,5})(/(?P<late>[0-9]{1,5}))?")
@@ -147,22 +148,57 @@ class _Record(msgspec.Struct):
     node: str = ""
 
 
+class _UpgradedNode(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    phase: str = ""
+    started_at: str = ""
+    finished_at: str = ""
+
+
+class _UpgradeStatus(msgspec.Struct, frozen=True):
+    nodes: tuple[_UpgradedNode, ...] = ()
+
+
+class _Upgrade(msgspec.Struct, frozen=True):
+    status: _UpgradeStatus = _UpgradeStatus()
+
+
+class _Upgrades(_Upgrade, frozen=True):
+    """A StackUpgrade, or a list of them."""
+
+    items: tuple[_Upgrade, ...] = ()
+
+
 def _recorded(path: str) -> rollout_policy.Durations:
-    """The p50 and p90 of a JSON list of `{"node": ..., "seconds": ...}`."""
+    """The p50 and p90 of a JSON list of `{"node": ..., "seconds": ...}`, or of StackUpgrade objects."""
     from dovetail.files import bounded_files
 
     try:
-        records = msgspec.json.decode(bounded_files.text(path), type=list[_Record])
+        text = bounded_files.text(path)
+        records = msgspec.json.decode(text, type=list[_Record] | _Upgrades)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise errors.InputError(
-            f'--durations {path}: expected a JSON list of {{"node", "seconds"}}: {error}'
+            f'--durations {path}: expected a JSON list of {{"node", "seconds"}}, or the output of '
+            f"kubectl get stackupgrades -o json: {error}"
         ) from None
+    if isinstance(records, _Upgrades):
+        records = list(_finished_nodes(records))
     times = sorted(record.seconds for record in records)
     if not times or not 0 < times[0] <= times[-1] <= durations.LONGEST_SECONDS:
         raise errors.InputError(f"--durations {path}: no usable seconds")
     likely, late = (int(times[_rank(len(times), percent)]) for percent in (50, 90))
     source = f"{len(times)} recorded nodes"
     return rollout_policy.Durations(max(likely, 1), max(late, 1), source)
+
+
+def _finished_nodes(upgrades: _Upgrades) -> Iterator[_Record]:
+    """The nodes that an upgrade has done, from their fence to the end of their validation."""
+    for upgrade in (*upgrades.items, upgrades):
+        for node in upgrade.status.nodes:
+            begin = timestamps.parse_or_none(node.started_at)
+            end = timestamps.parse_or_none(node.finished_at)
+            if node.phase == DONE and begin is not None and end is not None and end > begin:
+                yield _Record((end - begin).total_seconds(), node.name)
 
 
 def _rank(count: int, percent: int) -> int:

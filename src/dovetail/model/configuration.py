@@ -166,6 +166,14 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
             description="whether an autoscaler may add nodes of a kind that the cluster does not have now"
         ),
     ] = True
+    image_requirements: Annotated[
+        str,
+        Meta(
+            description="what becomes of nodes whose driver does not meet `NVIDIA_REQUIRE_*` of a pod: `off` reads "
+            "none of it, `warn` uses them with an event on the pod, `refuse` does not use them",
+            extra_json_schema={"enum": list(policy.ImageRequirements)},
+        ),
+    ] = policy.ImageRequirements.WARN.value
     weights: policy.Weights = policy.Weights()
 
 
@@ -470,6 +478,7 @@ def policy_of(configuration: SchedulerConfiguration) -> policy.Policy:
         weights=configuration.decide.weights,
         ownership=ownership,
         batch=batch,
+        image_requirements=policy.ImageRequirements(configuration.decide.image_requirements),
         scheduler_names=configuration.scheduler_names,
     )
 
@@ -518,7 +527,7 @@ def problems(configuration: SchedulerConfiguration) -> Iterator[untyped.Misfit]:
             )
     yield from _election_problems(configuration.leader_election)
     yield from _ownership_problems(configuration.ownership)
-    yield from _choice_problems(configuration.logging)
+    yield from _choice_problems(configuration)
     if configuration.tracing.endpoint and not _is_http(configuration.tracing.endpoint):
         got = configuration.tracing.endpoint
         yield untyped.Misfit(
@@ -610,10 +619,12 @@ def _ownership_problems(ownership: Ownership) -> Iterator[untyped.Misfit]:
             )
 
 
-def _choice_problems(logging: Logging) -> Iterator[untyped.Misfit]:
+def _choice_problems(configuration: SchedulerConfiguration) -> Iterator[untyped.Misfit]:
+    logging, decide = configuration.logging, configuration.decide
     for path, got, choices in (
         ("logging.format", logging.format, LOG_FORMATS),
         ("logging.level", logging.level, LOG_LEVELS),
+        ("decide.imageRequirements", decide.image_requirements, tuple(policy.ImageRequirements)),
     ):
         if got not in choices:
             yield untyped.Misfit(path, f'expected one of {", ".join(choices)}, got "{got}"')

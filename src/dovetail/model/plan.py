@@ -94,6 +94,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     made: ExtendedResourceClaim | None = None
     volumes: tuple[VolumeStep, ...] = ()  # to write, and to wait for, before the binding
     terms: tuple[Term, ...] = ()
+    warnings: tuple[reasons.Reason, ...] = ()  # what may fail there, though the policy allows it
     gang: GangRef | None = None  # pods of one gang start together: all claims before any binding
 
     @property

@@ -154,6 +154,14 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     )  # of work since the last checkpoint that an eviction is charged with
 
 
+class ImageRequirements(StrEnum):
+    """What becomes of a pod whose NVIDIA_REQUIRE_* variables a node's driver does not meet."""
+
+    OFF = "off"  # they are not read
+    WARN = "warn"  # it may start there, and an event says so
+    REFUSE = "refuse"  # it does not start there
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator can set about decisions."""
 
@@ -162,6 +170,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     ownership: Ownership = Ownership()  # without any rule everything is ours
     steps: tuple[Step, ...] = tuple(Step)  # those of a decision that are taken
     batch: Batch = Batch()  # between queues
+    # Minor-version compatibility often carries what a requirement rules out, so the default only warns.
+    image_requirements: ImageRequirements = ImageRequirements.WARN
     scheduler_names: tuple[
         str, ...
     ] = ()  # pods that name one of these; every pod where the list is empty

@@ -108,6 +108,8 @@ class ReasonCode(StrEnum):
     ANNOTATION = "AnnotationUnsupported", Change.ITSELF  # it must not be ignored
     # A device plugin's GPUs are not those that an annotation allows:
     GPU_CHOICE = "GpusNotAllowed", Change.CAPACITY, Change.ITSELF
+    # The node's driver is not one that the variables NVIDIA_REQUIRE_* of the pod ask for:
+    IMAGE_REQUIREMENTS = "ImageRequirementsUnmet", Change.CAPACITY, Change.ITSELF
     NO_NODES = "NoNodes", Change.CAPACITY
     # About queues and gangs:
     QUEUE_LIMIT = "QueueLimitReached", *_QUEUES

@@ -22,6 +22,7 @@ _FILTERS: Final = (
     # What the node is.
     ReasonCode.NODE_LABELS,
     ReasonCode.NODE_FEATURES,
+    ReasonCode.IMAGE_REQUIREMENTS,
     ReasonCode.CLAIM_ELSEWHERE,
     # What devices it has, in use or not.
     ReasonCode.INVALID_POOL,

@@ -43,6 +43,7 @@ class PlanDraft:
                 made=placement.made,
                 volumes=placement.volumes,
                 terms=placement.terms,
+                warnings=placement.warnings,
                 gang=gang,
             )
         )

@@ -216,6 +216,8 @@ def _phrase(obstacle: plan.Obstacle, *, is_nearest: bool = False) -> str:
             return f"{count} {lack} the labels the pod asks for: {reason.subject}"
         case ReasonCode.NODE_FEATURES:
             return f"{count} {lack} feature {reason.subject}"
+        case ReasonCode.IMAGE_REQUIREMENTS:
+            return f"{count} {has} another driver than {reason.subject} asks for: {reason.detail}"
         case ReasonCode.POD_AFFINITY | ReasonCode.POD_ANTI_AFFINITY if not reason.subject:
             return f"{count} {_plural(reason.detail) if is_many else reason.detail}"
         case ReasonCode.SPREAD:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
 
 from dovetail.answer.drain import drain_filters
 from dovetail.answer.rollout import rollout, rollout_answer, rollout_policy
+from dovetail.ask import rollout_asked
+from dovetail.tables.answers import rollout_picture
 from tests.answer.drain.building import budget
 from tests.answer.what_if import building
 from tests.cli import running
@@ -178,3 +181,55 @@ def test_the_command_refuses_bad_input_and_shows_a_timeline(tmp_path: Path) -> N
     ):
         refused = asked(*wrong)
         assert (refused.code, refused.out) == (2, ""), wrong
+
+
+def test_patience_lets_work_end_instead_of_evicting_it() -> None:
+    trees = [node("a"), node("b"), *gang("ends", ["a"], runtime="3h"), *gang("stays", ["b"])]
+    hurried = planned(*trees)
+    patient = planned(*trees, patience_seconds=4 * 3600)
+    assert "default/ends" in {name.replace("gang/", "") for _, name, _, _ in work(hurried)}
+    assert all("ends" not in name for _, name, _, _ in work(patient))
+    assert patient.chosen.total < hurried.chosen.total
+    assert patient.end > hurried.end
+
+
+def test_patience_ends_when_the_rest_would_not_be_done_in_time() -> None:
+    trees = [node("a"), *gang("long", ["a"], runtime="90h")]
+    plan = planned(*trees, patience_seconds=3600)
+    assert [fate for _, _, fate, _ in work(plan)] == ["waits"]
+    assert plan.waves[0].start == plan.start
+
+
+def test_the_picture_shows_every_node_its_times_and_escapes_names() -> None:
+    trees = [node("a"), node("b"), *gang("w", ["a"], runtime="90h")]
+    plan = planned(*trees)
+    picture = rollout_picture.svg(plan)
+    assert picture == rollout_picture.svg(planned(*trees))
+    root = ElementTree.fromstring(picture)
+    bars = [each for each in root.iter() if each.get("class") in ("node", "node canary")]
+    assert len(bars) == 2
+    titles = [each.text or "" for each in root.iter() if each.tag.endswith("}title")]
+    assert any(text.startswith("a: wave") and "work leaves it" in text for text in titles)
+    assert any(text.startswith("b: wave") and "empty" in text for text in titles)
+    renamed = msgspec.structs.replace(plan, to={"<script>": "&"})
+    page = rollout_picture.page(renamed)
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_the_curve_is_lower_by_the_gpus_of_a_wave_while_it_lasts() -> None:
+    levels = rollout_picture._levels([("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z", 8)], 24)
+    assert [gpus for _, gpus in levels] == [16, 24]
+
+
+def test_durations_come_from_the_nodes_that_earlier_upgrades_have_done(tmp_path: Path) -> None:
+    def upgraded(name: str, phase: str, minutes: int) -> Tree:
+        began, ended = "2026-11-01T00:00:00Z", f"2026-11-01T00:{minutes:02}:00Z"
+        return {"name": name, "phase": phase, "startedAt": began, "finishedAt": ended}
+
+    nodes = [upgraded("a", "Done", 20), upgraded("b", "Done", 30), upgraded("c", "Failed", 59)]
+    upgrade = {"kind": "StackUpgrade", "status": {"nodes": nodes}}
+    path = tmp_path / "upgrades.json"
+    path.write_bytes(msgspec.json.encode({"kind": "List", "items": [upgrade]}))
+    times = rollout_asked.node_durations(None, str(path))
+    assert times == rollout_policy.Durations(1200, 1800, "2 recorded nodes")

@@ -612,3 +612,22 @@ def test_a_workload_is_judged_by_its_first_pod_that_waits() -> None:
     answer = clusters.ask(node("a", 8), job(16), waits, name="train", kind="Job")
     assert answer.subject.name == "train-0"
     assert not answer.schedulable
+
+
+def test_a_driver_that_the_image_rules_out_is_named_with_a_checked_fix() -> None:
+    labels = {
+        "nvidia.com/cuda.runtime-version.full": "12.8",
+        "nvidia.com/cuda.driver-version.full": "570.211.01",
+    }
+    waits = pod("waits", 1)
+    variable = {"name": "NVIDIA_REQUIRE_CUDA", "value": "cuda>=13.0"}
+    waits["spec"]["containers"][0]["env"] = [variable]
+    refuse = policy.Policy(image_requirements=policy.ImageRequirements.REFUSE)
+    answer = clusters.ask(node("a", 8, labels=labels), waits, policy_=refuse)
+    assert answer.cause is not None
+    assert answer.cause.code == "ImageRequirementsUnmet"
+    assert "needs cuda>=13.0; the host has cuda 12.8, driver 570.211.1" in answer.cause.sentence
+    assert [fix.title for fix in answer.fixes] == [
+        "set NVIDIA_DISABLE_REQUIRE=true in container main"
+    ]
+    assert "have a driver that its image requires" in [step.step for step in answer.funnel]

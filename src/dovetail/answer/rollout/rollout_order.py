@@ -22,11 +22,12 @@ def by_name(simulation: RolloutSimulation, left: list[Unit], size: int) -> Seque
 
 
 def least_lost(simulation: RolloutSimulation, left: list[Unit], size: int) -> Sequence[Unit]:
-    """The units whose turn now, rather than at the end, loses least."""
+    """The units whose turn now, rather than at the end, loses least; none where waiting loses less."""
     costs = _UnitCosts(simulation, left)
     picked: list[Unit] = []
     free = size
-    remaining = list(left)
+    ready = [unit for unit in left if not costs.is_worth_waiting(unit)]
+    remaining = list(ready)
     while remaining:
         fitting = [unit for unit in remaining if len(unit.nodes) <= free]
         if not fitting:
@@ -36,7 +37,9 @@ def least_lost(simulation: RolloutSimulation, left: list[Unit], size: int) -> Se
         remaining.remove(best)
         free -= len(best.nodes)
         costs.take(best)
-    return picked or [min(left, key=lambda unit: (len(unit.nodes), costs.regret(unit)))]
+    if not ready:
+        return ()
+    return picked or [min(ready, key=lambda unit: (len(unit.nodes), costs.regret(unit)))]
 
 
 def _packed(left: Sequence[Unit], size: int) -> list[Unit]:
@@ -75,17 +78,40 @@ class _UnitCosts:
             return EMPTY
         return sum(map(self._regret_of, displaced))
 
+    def is_worth_waiting(self, unit: Unit) -> bool:
+        """Whether work of the unit ends before it has to go, and saves more than the rest loses meanwhile."""
+        now, latest = self._simulation.sim.now, self._simulation.may_wait_until
+        possible = (latest - now).total_seconds()
+        displaced = self._by_unit[unit.name]
+        ending = [
+            each
+            for each in displaced
+            if (left := self._seconds_left(each)) is not None and left <= possible
+        ]
+        seconds = max((self._seconds_left(each) or 0 for each in ending), default=0)
+        if not seconds:
+            return False
+        lost = sum(each.milli_gpus * (each.lost_seconds + each.restart_seconds) for each in ending)
+        staying = [each for each in displaced if each not in ending]
+        growth = sum(each.milli_gpus * self._simulation.growth(each, seconds) for each in staying)
+        return lost > growth
+
     def take(self, unit: Unit) -> None:
         """The unit goes in this wave, and its gangs with it."""
         for each in self._by_unit[unit.name]:
             self._taken.update(each.pods)
 
     def _regret_of(self, each: Displacement) -> int:
-        ends = [self._simulation.sim.end_of(pod_id) for pod_id in each.pods]
-        now = self._simulation.sim.now
-        lost = each.milli_gpus * each.lost_seconds
-        known = [int((end - now).total_seconds()) for end in ends if end is not None]
-        if len(known) < len(ends):
+        seconds = self._seconds_left(each)
+        if seconds is None:
             return -each.milli_gpus  # grows with every wave that it waits
         # It ends by itself: the sooner, the more is gained by waiting for it.
-        return 1 + lost + each.milli_gpus * 3600 * 3600 // (max(known) + 60)
+        lost = each.milli_gpus * each.lost_seconds
+        return 1 + lost + each.milli_gpus * 3600 * 3600 // (seconds + 60)
+
+    def _seconds_left(self, each: Displacement) -> int | None:
+        """Until all of it has ended by itself; None where that is not known."""
+        ends = [self._simulation.sim.end_of(pod_id) for pod_id in each.pods]
+        now = self._simulation.sim.now
+        known = [int((end - now).total_seconds()) for end in ends if end is not None]
+        return max(known) if len(known) == len(ends) else None

@@ -56,6 +56,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     canary_seconds: int = 0  # how long the canary is watched before the next wave
     windows: tuple[Window, ...] = ()
     order: str = "least-lost"
+    patience_seconds: int = 0  # how much longer it may take, so that work can end by itself
     checkpoint_seconds: int | None = None  # work older than this survives; None: as work states it
     restart_seconds: int = 300  # images, data, warm-up: until restarted work computes again
     only_gpu_pods: bool = True  # a driver needs no others to leave

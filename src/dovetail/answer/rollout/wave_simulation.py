@@ -37,6 +37,7 @@ FENCE: Final = "dovetail.dev/rollout"
 LATER: Final = nodes.Taint(key=FENCE, value="later", effect="PreferNoSchedule")
 MOST_TURNS: Final = 60  # decisions of one wave
 MOST_STOPS: Final = 6  # times inside a wave at which the engine is asked again
+SHORTEST_WAIT: Final = 600  # seconds between two looks at work that is about to end
 LATER_STOPS: Final = 48  # and from the last wave to the horizon
 MOST_WAVES: Final = 5_000
 
@@ -154,6 +155,7 @@ class RolloutSimulation:
         waiting = cluster_outcome.waiting_gangs(self.world, self._rules)
         self._needs = {ref: self._need(ref) for ref in waiting}
         self._begin = begin
+        self.may_wait_until = begin  # the latest time to which the next wave can be put off
         cordoned = [name for name, node in self.world.nodes.items() if node.spec.unschedulable]
         self._cordoned = frozenset(cordoned)  # by others: they stay so
 
@@ -165,6 +167,7 @@ class RolloutSimulation:
         waves: list[Wave] = []
         too_short = False
         self._settle(self._begin)
+        deadline = self._deadline(left, limit)
         if fences:
             self._mark_later(name for unit in left for name in unit.nodes)
         while left and len(waves) < MOST_WAVES:
@@ -175,13 +178,40 @@ class RolloutSimulation:
                 start = self.sim.now
             self._settle(start)
             size = min(self._policy.canary, limit) if is_canary else limit
+            self.may_wait_until = deadline - self._needed(left, limit)
             picked = tuple(choose(self, left, size))
+            if not picked:
+                self._settle(self._next_end(left))
+                continue
             wave = self._wave(len(waves) + 1, start, picked, is_canary=is_canary)
             waves.append(wave)
             self._carry_out(wave)
             left = [unit for unit in left if unit not in picked]
         end = waves[-1].end if waves else self._begin
         return self._finish(tuple(waves), end, window_too_short=too_short)
+
+    def _needed(self, left: Sequence[Unit], limit: int) -> datetime.timedelta:
+        """The time that waves of full size take one after the other."""
+        count = sum(len(unit.nodes) for unit in left)
+        return -(-count // limit) * datetime.timedelta(
+            seconds=self._policy.durations.likely_seconds
+        )
+
+    def _deadline(self, units: Sequence[Unit], limit: int) -> datetime.datetime:
+        """The end of the roll-out if it takes all the time that it may."""
+        extra = self._policy.patience_seconds
+        if self._policy.canary > 0:
+            extra += self._policy.canary_seconds + self._policy.durations.likely_seconds
+        return self._begin + self._needed(units, limit) + datetime.timedelta(seconds=extra)
+
+    def _next_end(self, left: Sequence[Unit]) -> datetime.datetime:
+        """When work on these nodes ends next, at the latest when waiting has to end."""
+        present = self.pods_by_node()
+        names = [name for unit in left for name in unit.nodes]
+        ends = [self.sim.end_of(pod_id) for name in names for pod_id in present.get(name, ())]
+        soonest = durations.later(self.sim.now, SHORTEST_WAIT)
+        known = [max(end, soonest) for end in ends if end is not None]
+        return min(*known, self.may_wait_until) if known else self.may_wait_until
 
     def baseline(self, until: datetime.datetime) -> dict[plan.GangRef, datetime.datetime]:
         """When waiting work starts without a roll-out."""
@@ -202,10 +232,10 @@ class RolloutSimulation:
         )
 
     def _next_start(self, waves: Sequence[Wave]) -> datetime.datetime | None:
-        earliest = self._begin
+        earliest = max(self._begin, self.sim.now)
         if waves:
             pause = self._policy.canary_seconds if waves[-1].is_canary else 0
-            earliest = durations.later(waves[-1].end, pause)
+            earliest = max(durations.later(waves[-1].end, pause), self.sim.now)
         late = self._policy.durations.late_seconds
         return rollout_policy.next_start(self._policy.windows, earliest, late)
 
@@ -289,6 +319,11 @@ class RolloutSimulation:
                 self._waiting[member_id] = displacement
             else:
                 displacement.is_lost = True
+
+    def growth(self, displacement: Displacement, seconds: int) -> int:
+        """How much more the displacement would lose after so many seconds, in seconds of its work."""
+        most = self._policy.checkpoint_seconds
+        return seconds if most is None else max(0, min(seconds, most - displacement.lost_seconds))
 
     def displacement(self, pod_id: str, wave: int) -> Displacement:
         """What the eviction of a pod would cost now. Changes nothing."""

@@ -25,7 +25,7 @@ from dovetail.answer.stack.compatibility_rows import (
 )
 from dovetail.answer.stack.image_needs import ImageNeed
 from dovetail.answer.stack.stack_facts import Fact
-from dovetail.gpus import image_requirements
+from dovetail.gpus import host_properties, image_requirements
 from dovetail.quantity import dotted_versions
 
 # Brands for which NVIDIA's forward-compatibility packages are meant, as public CUDA images list them.
@@ -233,17 +233,14 @@ def _forward(
 
 def properties(host: Host, cuda: str) -> dict[str, str | None]:
     """The host as NVIDIA_REQUIRE_* sees it. Leading zeros are dropped: the toolkit's versions have none."""
-    driver = None
-    if host.driver.is_present and dotted_versions.is_version(host.driver.value):
-        numbers = dotted_versions.parse(host.driver.value)
-        driver = ".".join(map(str, numbers[:3]))
-    return {
-        image_requirements.CUDA: cuda or None,
-        image_requirements.DRIVER: driver,
+    offered = host_properties.Properties(
+        cuda=cuda or None,
+        driver=host_properties.driver_property(host.driver.value),
         # A node with several kinds of GPUs has no single answer.
-        image_requirements.ARCH: None if " " in host.compute.value else host.compute.value or None,
-        image_requirements.BRAND: host.brand.value or None,
-    }
+        arch=None if " " in host.compute.value else host.compute.value or None,
+        brand=host.brand.value or None,
+    )
+    return offered.by_name()
 
 
 def _notes(need: ImageNeed, host: Host, rows: Rows) -> Iterator[str]:

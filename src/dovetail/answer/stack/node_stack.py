@@ -17,7 +17,7 @@ from dovetail.answer.stack.platform_objects import Platform, SliceFacts
 from dovetail.answer.stack.stack_facts import NONE, Fact, absent, fact, unknown
 from dovetail.answer.why.evidence.gpu_platform import cuda_versions, gpu_nodes
 from dovetail.answer.why.evidence.gpu_platform.gpu_nodes import Component
-from dovetail.gpus import catalogue
+from dovetail.gpus import catalogue, host_properties
 from dovetail.kubetypes import codec
 from dovetail.kubetypes.core import nodes
 from dovetail.kubetypes.custom import gpu_operator
@@ -29,7 +29,6 @@ DEPLOY_DRIVER: Final = "nvidia.com/gpu.deploy.driver"
 PRE_INSTALLED: Final = "pre-installed"  # value of DEPLOY_DRIVER: the node's own image brings it
 UPGRADE_STATE: Final = "nvidia.com/gpu-driver-upgrade-state"
 FAMILY: Final = "nvidia.com/gpu.family"
-COMPUTE: Final = "nvidia.com/gpu.compute"
 MIG_CAPABLE: Final = "nvidia.com/mig.capable"
 MIG_CONFIG: Final = "nvidia.com/mig.config"
 HOLLOW: Final = "hollow"  # what a node without a kubelet reports in place of versions
@@ -217,10 +216,13 @@ def _compute(labels: Mapping[str, str], values: Mapping[str, tuple[str, ...]]) -
     if capabilities:
         shortened = {".".join(each.split(".")[:2]) for each in capabilities}
         return fact(" + ".join(sorted(shortened)), "attribute cudaComputeCapability of its slices")
-    major, minor = labels.get(f"{COMPUTE}.major"), labels.get(f"{COMPUTE}.minor")
+    major, minor = (
+        labels.get(f"{host_properties.COMPUTE}.major"),
+        labels.get(f"{host_properties.COMPUTE}.minor"),
+    )
     if major and minor:
-        return fact(f"{major}.{minor}", f"labels {COMPUTE}.major and .minor")
-    return unknown(f"no slice, and no label {COMPUTE}.major")
+        return fact(f"{major}.{minor}", f"labels {host_properties.COMPUTE}.major and .minor")
+    return unknown(f"no slice, and no label {host_properties.COMPUTE}.major")
 
 
 def _architecture(
@@ -254,27 +256,16 @@ def _brand(values: Mapping[str, tuple[str, ...]], gpu: Fact) -> Fact:
     stated = values.get("brand", ())
     if len(stated) == 1:
         return fact(stated[0].lower(), "attribute brand of its slices")
-    name = gpu.value.lower().replace("-", " ").removeprefix("nvidia ")
-    if not name:
+    brand = host_properties.brand_of(gpu.value)
+    if not brand:
         return unknown("no slice, and no product to tell it from")
-    for word, brand in (
-        ("geforce rtx", "geforcertx"),
-        ("geforce", "geforce"),
-        ("titan", "titan"),
-        ("quadro rtx", "quadrortx"),
-        ("quadro", "quadro"),
-        ("tesla", "tesla"),
-        ("rtx", "nvidiartx"),
-    ):
-        if name.startswith(word):
-            return fact(brand, f"product {gpu.value}")
-    return fact("nvidia", f"product {gpu.value}")
+    return fact(brand, f"product {gpu.value}")
 
 
 def _driver_loaded(labels: Mapping[str, str], values: Mapping[str, tuple[str, ...]]) -> Fact:
     label = cuda_versions.offered(labels).driver
     published = values.get("driverVersion", ())
-    by_label, by_slice = f"label {cuda_versions.DRIVER}.full", "attribute driverVersion"
+    by_label, by_slice = f"label {host_properties.DRIVER}.full", "attribute driverVersion"
     if len(published) > 1:
         return unknown(f"its slices say {' and '.join(sorted(published))}")
     if not published:
@@ -296,8 +287,8 @@ def _cuda(labels: Mapping[str, str], values: Mapping[str, tuple[str, ...]]) -> F
         return fact(version, "attribute cudaDriverVersion of its slices")
     cuda = cuda_versions.offered(labels).cuda
     if cuda is not None:
-        return fact(f"{cuda[0]}.{cuda[1]}", f"label {cuda_versions.RUNTIME}")
-    return unknown(f"no slice, and no label {cuda_versions.RUNTIME}")
+        return fact(f"{cuda[0]}.{cuda[1]}", f"label {host_properties.RUNTIME}")
+    return unknown(f"no slice, and no label {host_properties.RUNTIME}")
 
 
 def owner_of(labels: Mapping[str, str], platform: Platform) -> gpu_operator.NVIDIADriver | None:

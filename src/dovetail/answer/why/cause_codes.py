@@ -50,6 +50,7 @@ class CauseCode(StrEnum):
     CORDONED = "NodesCordoned", CauseClass.PLATFORM, 5
     NOT_READY = "NodesNotReady", CauseClass.PLATFORM, 5
     NODE_FEATURES = "NodeFeaturesMissing", CauseClass.CONFIG, 9
+    IMAGE_REQUIREMENTS = "ImageRequirementsUnmet", CauseClass.CONFIG, 0  # by its variables
     POOL = "NodesOfAnotherOwner", CauseClass.POLICY, 0  # another scheduler's nodes or devices
     # Rules about other pods
     POD_AFFINITY = "PodAffinityUnmet", CauseClass.CONFIG, 6

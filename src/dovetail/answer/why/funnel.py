@@ -34,6 +34,7 @@ _STEPS: Final = {
     Step.LABELS: "have the labels it asks for",
     Step.FEATURES: "have the features it needs",
     Step.GPU_CHOICE: "have GPUs that its annotations allow",
+    Step.DRIVER: "have a driver that its image requires",
     Step.CLAIMS: "reach the devices of its claims",
     Step.ROOM: "have room for it",
     Step.DEVICES: "have the devices it needs",
@@ -48,7 +49,16 @@ _TOLERATED_BY_DEFAULT: Final = frozenset(
     {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
 )
 _STATIC: Final = frozenset(
-    {Step.OWNED, Step.NAME, Step.CORDON, Step.TAINT, Step.LABELS, Step.FEATURES, Step.GPU_CHOICE}
+    {
+        Step.OWNED,
+        Step.NAME,
+        Step.CORDON,
+        Step.TAINT,
+        Step.LABELS,
+        Step.FEATURES,
+        Step.GPU_CHOICE,
+        Step.DRIVER,
+    }
 )
 
 

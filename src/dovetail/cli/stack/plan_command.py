@@ -20,9 +20,9 @@ from dovetail.cli import output
 from dovetail.cli.answers import asked_cluster, what_if
 from dovetail.cli.cluster import cluster_option
 from dovetail.tables import label_option
-from dovetail.tables.answers import rollout_table
+from dovetail.tables.answers import rollout_picture, rollout_table
 
-FORMS = ("table", "wide", "json", "yaml")
+FORMS = ("table", "wide", "json", "yaml", "svg", "html")
 CANNOT_FINISH = 1
 
 
@@ -88,6 +88,11 @@ CANNOT_FINISH = 1
     help="Which nodes go first.",
 )
 @click.option(
+    "--patience",
+    metavar="DURATION",
+    help="Take up to so much longer, where work on a node ends by itself. [default: none]",
+)
+@click.option(
     "--checkpoint", metavar="DURATION", help="Evicted work loses at most so much. [default: all]"
 )
 @click.option(
@@ -131,6 +136,7 @@ def command(
     node_minutes: str | None,
     recorded: str | None,
     order: str,
+    patience: str | None,
     checkpoint: str | None,
     restart: str,
     force: bool,
@@ -159,6 +165,7 @@ def command(
             canary_seconds=rollout_asked.seconds("--watch-canary", watch_canary) or 0,
             windows=tuple(map(rollout_policy.window, windows)),
             order=order,
+            patience_seconds=rollout_asked.seconds("--patience", patience) or 0,
             checkpoint_seconds=rollout_asked.seconds("--checkpoint", checkpoint),
             restart_seconds=rollout_asked.seconds("--restart", restart) or 0,
             only_gpu_pods=rollout_asked.GPU_PARTS.issuperset(to),
@@ -180,7 +187,10 @@ def command(
             horizon_seconds=horizon_seconds,
             prices=priced,
         )
-    if form in ("json", "yaml"):
+    if form in ("svg", "html"):
+        picture = rollout_picture.page(plan) if form == "html" else rollout_picture.svg(plan)
+        output.write_lines(picture.splitlines())
+    elif form in ("json", "yaml"):
         output.write_object(msgspec.json.decode(msgspec.json.encode(plan)), form)
     else:
         output.write_lines(rollout_table.lines(plan, is_wide=form == "wide"))

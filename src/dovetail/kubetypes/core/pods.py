@@ -62,6 +62,15 @@ class VolumeMount(
     bind_mount_options: tuple[str, ...] = ()
 
 
+class EnvVar(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
+):
+    """A variable that the pod sets for a container. A value from another object is not modelled."""
+
+    name: str = ""
+    value: str = ""
+
+
 class Container(
     msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
 ):
@@ -69,6 +78,7 @@ class Container(
 
     name: str = ""
     image: str = ""
+    env: tuple[EnvVar, ...] = ()
     ports: tuple[ContainerPort, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None

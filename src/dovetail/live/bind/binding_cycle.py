@@ -161,6 +161,9 @@ class BindingCycles:
     def _bound(self, pod: pods.Pod, placement: plan.Placement, seconds: float) -> None:
         self._metrics.bound(placement.pod.uid, seconds)
         self._recorder.bound(pod, placement.node)
+        for warning in placement.warnings:
+            note = f"node {placement.node}: {warning}"
+            self._recorder.record_pod_event(pod, reason=warning.code, note=note, kind="Warning")
         LOG.debug("pod.bound", extra={"pod": str(placement.pod), "node": placement.node})
 
     def _abandoned(self, pod: pods.Pod, ending: binder.Abandoned) -> None:

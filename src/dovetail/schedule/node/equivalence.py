@@ -22,7 +22,7 @@ from dovetail.kubetypes import codec
 from dovetail.kubetypes.core import pods
 from dovetail.kubetypes.resource import claims, device_classes, slices
 from dovetail.model import gpu_annotations
-from dovetail.schedule.node import node_fit
+from dovetail.schedule.node import image_fit, node_fit
 from dovetail.schedule.node.pod_claims import PodClaims
 from dovetail.schedule.node.score import node_preferences
 from dovetail.world.devices.device_columns import Column, Devices
@@ -63,7 +63,8 @@ def pod_key(pod: pods.Pod, needs: PodClaims, images: Collection[str] = ()) -> Ke
     )
     features = node_fit.needed_features(spec)
     choice = gpu_annotations.choice_of(pod)
-    return containers, _rarely_said(spec), claim_keys, near, features, choice
+    requirements = image_fit.requirements_of(pod)
+    return containers, _rarely_said(spec), claim_keys, near, features, choice, requirements
 
 
 def _wants(container: pods.Container) -> Key:

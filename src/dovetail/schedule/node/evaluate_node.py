@@ -17,7 +17,7 @@ from dovetail.kubetypes.core import nodes, pods
 from dovetail.kubetypes.resource import claims
 from dovetail.model import gpu_annotations, node_pools, plan, pod_requests, policy
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule.node import extended_resources, node_fit
+from dovetail.schedule.node import extended_resources, image_fit, node_fit
 from dovetail.schedule.node.filters import ownership
 from dovetail.schedule.node.pod_claims import PodClaim, PodClaims, reaches
 from dovetail.schedule.node.score import node_preferences, score_terms
@@ -64,6 +64,7 @@ class PodKind(NamedTuple):
     fresh: tuple[claims.ResourceClaim, ...]  # under stand-in names
     backed: extended_resources.Backing = ()  # extended resources that devices could serve
     followed: PodClaim | None = None  # the allocated claim made for these resources before
+    requirements: image_fit.Requirements = ()  # of its containers, about the node's driver
 
     def extra_claim(self, served: tuple[str, ...]) -> claims.ResourceClaim:
         """The claim that serves these extended resources, under its stand-in name."""
@@ -92,7 +93,15 @@ def kind_of(
         msgspec.structs.replace(pod_claim.claim, metadata=meta.ObjectMeta(name=stand_in(place)))
         for place, pod_claim in enumerate(needs.fresh)
     )
-    return PodKind(pod, pod_requests.pod_request(pod), needs.held, fresh, backed, followed)
+    return PodKind(
+        pod,
+        pod_requests.pod_request(pod),
+        needs.held,
+        fresh,
+        backed,
+        followed,
+        image_fit.requirements_of(pod),
+    )
 
 
 def stand_in(place: int) -> str:
@@ -105,6 +114,7 @@ class NodeFacts:
 
     def __init__(self) -> None:
         self.ledger = gpu_ledger.Ledger()
+        self.image_fit = image_fit.ImageFit()
         self.free: dict[str, tuple[NodeView, int]] = {}
         self.owned: dict[str, tuple[NodeView, NodeView]] = {}
 
@@ -147,8 +157,8 @@ class NodeEvaluator:
     # Filter
 
     def static_refusal(self, kind: PodKind, node: nodes.Node) -> Reason | None:
-        """What about the node itself rules it out, however much room is left."""
-        if reason := self.node_refusal(kind, node):
+        """What about the node object rules it out, however much room is left."""
+        if reason := self._object_refusal(kind, node):
             return reason
         allocated = kind.held if kind.followed is None else (*kind.held, kind.followed)
         for pod_claim in allocated:
@@ -158,7 +168,32 @@ class NodeEvaluator:
         return None
 
     def node_refusal(self, kind: PodKind, node: nodes.Node) -> Reason | None:
-        """The same, the pod's claims aside."""
+        """What about the node and its driver rules it out, the pod's claims aside."""
+        return self._object_refusal(kind, node) or self.driver_refusal(kind, node)
+
+    def driver_refusal(self, kind: PodKind, node: nodes.Node) -> Reason | None:
+        """Why its driver rules the node out. Depends on what its devices publish, too."""
+        if self._policy.image_requirements is not policy.ImageRequirements.REFUSE:
+            return None
+        return self._driver_misfit(kind, node)
+
+    def driver_warnings(self, kind: PodKind, node: nodes.Node) -> tuple[Reason, ...]:
+        """What the pod's author should know about the driver of a node that may be used."""
+        if self._policy.image_requirements is not policy.ImageRequirements.WARN:
+            return ()
+        reason = self._driver_misfit(kind, node)
+        return (reason,) if reason is not None else ()
+
+    def _driver_misfit(self, kind: PodKind, node: nodes.Node) -> Reason | None:
+        if not kind.requirements:
+            return None
+        view = self.world.view(node.metadata.name)
+        reason = self._known.image_fit.misfit(kind.requirements, node, view)
+        if reason is None:
+            return None
+        return msgspec.structs.replace(reason, pool=node_pools.name_of(node))
+
+    def _object_refusal(self, kind: PodKind, node: nodes.Node) -> Reason | None:
         if not ownership.is_ours(node, self._policy.ownership):
             return _NOT_OWNED
         misfit = node_fit.node_misfit(kind.pod, node)

@@ -51,6 +51,7 @@ class NodePlacement(NamedTuple):
     made: plan.ExtendedResourceClaim | None
     terms: tuple[plan.Term, ...] = ()
     volumes: tuple[plan.VolumeStep, ...] = ()
+    warnings: tuple[Reason, ...] = ()
 
     def allocations_to_assume(self, pod: pods.Pod) -> dict[ObjectKey, claims.AllocationResult]:
         """Every allocation to assume for the pod, that of a claim without a name included."""
@@ -164,6 +165,9 @@ class NodeSearch:
         if filters is not None and filters.volumes is not None:
             volumes = filters.volumes.steps(self._world.nodes[selection.node])
             placement = placement._replace(volumes=volumes)
+        if kind.requirements:
+            node = self._world.nodes[selection.node]
+            placement = placement._replace(warnings=self._evaluator.driver_warnings(kind, node))
         self._last = (placement, node_classes) if node_classes is not None else None
         return placement
 

@@ -274,7 +274,8 @@ class NodeClasses:
                 self._ruled_out[name] = reason
             elif preferences := evaluator.preference_terms(self.kind, node):
                 self._preferences[name] = preferences
-        return self._ruled_out.get(name)
+        # The driver's version is published by devices, which change without the node.
+        return self._ruled_out.get(name) or evaluator.driver_refusal(self.kind, node)
 
     def _answer(self, evaluator: NodeEvaluator, name: str) -> float | NodeVerdict:
         served = evaluator.served(self.kind, name)
@@ -343,7 +344,8 @@ class EachNode:
         nodes_by_name = evaluator.world.nodes
         evaluator.worked += len(nodes_by_name) * step_budget.EVALUATED
         for name in sorted(nodes_by_name if names is None else names & nodes_by_name.keys()):
-            reason = evaluator.static_refusal(kind, nodes_by_name[name])
+            node = nodes_by_name[name]
+            reason = evaluator.static_refusal(kind, node) or evaluator.driver_refusal(kind, node)
             if reason is not None:
                 self._answers[name] = NodeVerdict((reason,))
                 continue

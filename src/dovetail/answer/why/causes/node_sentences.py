@@ -63,6 +63,13 @@ def sentence(blocks: Sequence[Block], way: Way, obstacles: NodeBlocks) -> Senten
                 f"{counted(len(way.nodes), 'node')} {_lack(way)} feature {blocks[0].subject}, "
                 "which the pod uses; a newer kubelet declares it"
             )
+        case CauseCode.IMAGE_REQUIREMENTS:
+            return code, (
+                f"{counted(len(way.nodes), 'node')} that could take it "
+                f"{'has' if len(way.nodes) == 1 else 'have'} a driver that {blocks[0].subject} of its "
+                f"container rules out: {blocks[0].detail} ({names(way.nodes)}); see which driver would do: "
+                "dovetail stack check --to driver=VERSION"
+            )
         case CauseCode.POOL:
             return code, (
                 f"{counted(len(way.nodes), 'node')} that could take it "

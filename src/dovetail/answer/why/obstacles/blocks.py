@@ -31,14 +31,15 @@ class Step(IntEnum):
     LABELS = 5
     FEATURES = 6
     GPU_CHOICE = 7
-    CLAIMS = 8
-    ROOM = 9
-    DEVICES = 10
-    PORTS = 11
-    VOLUMES = 12
-    SPREAD = 13
-    AFFINITY = 14
-    KEPT = 15
+    DRIVER = 8
+    CLAIMS = 9
+    ROOM = 10
+    DEVICES = 11
+    PORTS = 12
+    VOLUMES = 13
+    SPREAD = 14
+    AFFINITY = 15
+    KEPT = 16
 
 
 class Block(NamedTuple):

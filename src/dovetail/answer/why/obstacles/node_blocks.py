@@ -190,6 +190,9 @@ class NodeBlocks:
         if misfit := node_fit.gpu_misfit(self.pod, node):
             code = CauseCode.ANNOTATION
             yield Block(Layer.CONFIG, Step.GPU_CHOICE, code, misfit.what, detail=misfit.why)
+        if reason := self.evaluator.driver_refusal(self.kind, node):
+            code = CauseCode.IMAGE_REQUIREMENTS
+            yield Block(Layer.CONFIG, Step.DRIVER, code, reason.subject, detail=reason.detail)
         yield from self._claims(node)
 
     def _taints(self, node: nodes.Node, *, is_cordoned: bool) -> Iterator[Block]:

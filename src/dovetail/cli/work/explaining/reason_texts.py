@@ -195,6 +195,14 @@ NODES: Final = {
         "A device plugin counts the node's GPUs, and an annotation of the pod rules that type out.",
         ("change the annotation, or use a claim with a selector",),
     ),
+    ReasonCode.IMAGE_REQUIREMENTS: ReasonText(
+        "The node's driver does not meet the pod's NVIDIA_REQUIRE_* variables, and the policy refuses such nodes.",
+        (
+            "use an image for an older CUDA, or one with a package for the node's driver branch",
+            "an administrator upgrades the driver: dovetail stack check --to driver=VERSION",
+            "set NVIDIA_DISABLE_REQUIRE=true in the container, if the program runs on that driver nonetheless",
+        ),
+    ),
     ReasonCode.NO_NODES: ReasonText("The cluster has no nodes.", ("an administrator adds nodes",)),
 }
 ITSELF: Final = {

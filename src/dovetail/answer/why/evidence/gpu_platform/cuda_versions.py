@@ -12,15 +12,8 @@ from typing import Final, NamedTuple
 
 from dovetail.answer.why.evidence.sources import fields, quoting
 from dovetail.answer.why.evidence.sources.fields import Tree
-from dovetail.gpus import image_tags
-
-Version = tuple[int, int]
-
-DRIVER: Final = "nvidia.com/cuda.driver-version"
-RUNTIME: Final = "nvidia.com/cuda.runtime-version"
-# The names before gpu-feature-discovery 0.15, which newer releases still write.
-_OLD_DRIVER: Final = "nvidia.com/cuda.driver"
-_OLD_RUNTIME: Final = "nvidia.com/cuda.runtime"
+from dovetail.gpus import host_properties, image_tags
+from dovetail.gpus.host_properties import Version
 
 _REQUIRED: Final = re.compile(r"cuda\s*>=\s*(?P<major>\d{1,3})\.(?P<minor>\d{1,3})")
 _VERSION: Final = re.compile(r"(?P<major>\d{1,3})\.(?P<minor>\d{1,3})(?:\.\d+)*")
@@ -55,26 +48,9 @@ def needed(container: Tree) -> Needed | None:
 
 
 def offered(labels: Mapping[str, str]) -> Offered:
-    """What a node's labels say."""
-    major = labels.get(f"{RUNTIME}.major") or labels.get(f"{_OLD_RUNTIME}.major", "")
-    minor = labels.get(f"{RUNTIME}.minor") or labels.get(f"{_OLD_RUNTIME}.minor", "")
-    cuda = None
-    if _is_number(major) and _is_number(minor):
-        cuda = (int(major), int(minor))
-    elif match := _VERSION.match(labels.get(f"{RUNTIME}.full", "")[:64]):
-        cuda = _pair(match)
-    driver = labels.get(f"{DRIVER}.full", "")
-    if not driver:
-        parts = [
-            labels.get(f"{name}.{part}", "")
-            for name, part in (
-                (_OLD_DRIVER, "major"),
-                (_OLD_DRIVER, "minor"),
-                (_OLD_DRIVER, "rev"),
-            )
-        ]
-        driver = ".".join(filter(None, parts))
-    return Offered(cuda, quoting.words(driver, 40))
+    """What a node's labels say, fit to be quoted."""
+    labelled = host_properties.of_labels(labels)
+    return Offered(labelled.cuda, quoting.words(labelled.driver, 40))
 
 
 def compared(need: Needed | None, have: Offered) -> str:
@@ -97,10 +73,6 @@ def is_newer_than_driver(need: Needed | None, have: Offered) -> bool:
 
 def _pair(match: re.Match[str]) -> Version:
     return int(match["major"]), int(match["minor"])
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 6
 
 
 def _text(version: Version) -> str:

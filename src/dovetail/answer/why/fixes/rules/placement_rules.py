@@ -24,7 +24,8 @@ from dovetail.answer.why.fixes.proposals import (
 )
 from dovetail.answer.why.fixes.tree_paths import Path, Tree
 from dovetail.answer.why.obstacles import node_blocks
-from dovetail.kubetypes.core import nodes
+from dovetail.gpus import image_requirements
+from dovetail.kubetypes.core import nodes, pods
 from dovetail.model.reasons import ReasonCode
 from dovetail.schedule.node import node_fit
 
@@ -49,6 +50,8 @@ def ladders(case: Case) -> Iterator[Ladder]:
     if case.has(ReasonCode.NODE_LABELS):
         yield from _node_selector(case)
         yield from _node_affinity(case)
+    if case.has(ReasonCode.IMAGE_REQUIREMENTS):
+        yield from _image_requirements(case)
     if case.has(ReasonCode.GATED):
         yield from _gates(case)
     if case.has(ReasonCode.HOST_PORT):
@@ -94,6 +97,28 @@ def _tolerating(taint: nodes.Taint) -> Edit:
     if taint.value:
         toleration |= {"operator": "Equal", "value": taint.value}
     return edits.appending(("spec", "tolerations"), toleration)
+
+
+# Requirements of images
+
+
+def _image_requirements(case: Case) -> Iterator[Ladder]:
+    """A program may run by minor compatibility on a driver that its image does not list."""
+    for index, container in enumerate(case.pod.spec.containers):
+        if not image_requirements.requirements_of(_environment(container)):
+            continue
+        name = image_requirements.DISABLE
+        path: Path = ("spec", "containers", index, "env")
+        candidate = Candidate(
+            f"set {name}=true in container {container.name}",
+            case.pod_change(edits.appending(path, {"name": name, "value": "true"})),
+            Intent.DROPPED,
+        )
+        yield single(("image requirements", container.name), candidate)
+
+
+def _environment(container: pods.Container) -> dict[str, str]:
+    return {variable.name: variable.value for variable in container.env}
 
 
 # Labels
