@@ -51,7 +51,9 @@ def test_a_slice_of_a_crowded_board_moves_where_all_pods_of_the_node_are_too_man
     """Seven small slices on a board with a large free half elsewhere: one of them, not the oldest four, has to go."""
     world = boards(2)
     for start in (0, 1, 2, 3, 4):
-        stories.runs(world, f"small-{start}", "a", ("n0", f"gpu-0-1g-{start}"), when=SMALL, since=900 - start)  # fmt: skip
+        stories.runs(
+            world, f"small-{start}", "a", ("n0", f"gpu-0-1g-{start}"), when=SMALL, since=900 - start
+        )
     stories.runs(world, "large", "a", ("n1", "gpu-0-3g-4"), when=LARGE)
     stories.runs(world, "other", "a", ("n1", "gpu-0-1g-3"), when=SMALL)
     stories.waits(world, "next", "a", when=LARGE)
@@ -77,8 +79,17 @@ def test_no_more_slices_move_than_the_budget_allows(moves: int, is_served: bool)
 
 def test_a_slice_whose_pod_nothing_recreates_stays_and_the_next_cheapest_moves() -> None:
     world = boards(3)
-    stories.runs(world, "bare", "a", ("n0", "gpu-0-1g-0"), when=SMALL, metadata={"ownerReferences": []})  # fmt: skip
-    stories.runs(world, "fixed", "a", ("n1", "gpu-0-1g-0"), when=SMALL, annotations={"dovetail.dev/preemptible": "false"})  # fmt: skip
+    stories.runs(
+        world, "bare", "a", ("n0", "gpu-0-1g-0"), when=SMALL, metadata={"ownerReferences": []}
+    )
+    stories.runs(
+        world,
+        "fixed",
+        "a",
+        ("n1", "gpu-0-1g-0"),
+        when=SMALL,
+        annotations={"dovetail.dev/preemptible": "false"},
+    )
     stories.runs(world, "large", "a", ("n2", "gpu-0-3g-0"), when=LARGE)
     stories.waits(world, "whole", "a", when=WHOLE)
     done = decided(world)

@@ -27,7 +27,9 @@ BOARD = board_places.named("H100-SXM5-80GB")
 ONE, DOUBLE, TWO, THREE, FOUR, SEVEN = BOARD.profiles
 
 
-def fleet(gpus: int, *slices: tuple[int, board_places.SliceProfile, int], **options: object) -> SliceFleet:  # fmt: skip
+def fleet(
+    gpus: int, *slices: tuple[int, board_places.SliceProfile, int], **options: object
+) -> SliceFleet:
     """GPUs with slices, each by GPU, profile and start; numbered from 100."""
     rule = slice_policies.RULES[str(options.pop("policy", "lex"))]
     placed = SliceFleet(BOARD, gpus, rule=rule, **options)  # type: ignore[arg-type]
@@ -66,7 +68,11 @@ def test_one_slice_moves_so_that_a_whole_gpu_is_served() -> None:
     placed = fleet(2, (0, TWO, 0), (1, ONE, 6), most_moves=1)
     assert placed.take(1, SEVEN)
     assert placed.moves == 1
-    assert {(held.profile, held.gpu) for held in placed.slices()} == {(SEVEN, 1), (TWO, 0), (ONE, 0)}  # fmt: skip
+    assert {(held.profile, held.gpu) for held in placed.slices()} == {
+        (SEVEN, 1),
+        (TWO, 0),
+        (ONE, 0),
+    }
 
 
 def test_without_moves_it_is_refused_and_nothing_changes() -> None:
