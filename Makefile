@@ -14,7 +14,7 @@ AFTER_CHECK ?=
 # Of `make bench-openb`: a seed or a range; 42 to 51 are the published ones.
 SEEDS ?= 42-51
 
-.PHONY: run test test-skew test-long check dashboard bench bench-openb fuzz sbom chaos system-deps oracle kube format lock clean help
+.PHONY: run test test-skew test-long check dashboard bench bench-openb bench-mig fuzz sbom chaos system-deps oracle kube format lock clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -78,6 +78,9 @@ bench: $(VENV)/dev.stamp ## measure beside the Go original; results under bench/
 
 bench-openb: $(VENV)/dev.stamp ## measure placement policies on the openb trace; results in bench/results/openb.json
 	$(BIN)/python -m bench openb --policies fgd,dovetail --seeds $(SEEDS)
+
+bench-mig: $(VENV)/dev.stamp ## measure placement rules for MIG slices that come and go; results in bench/results/mig.json
+	$(BIN)/python -m bench mig
 
 fuzz: $(VENV)/dev.stamp ## differential fuzzing against the oracle, and hostile objects, until interrupted
 	$(BIN)/python -m tests.fuzz

@@ -23,6 +23,7 @@ from bench import (
     history,
     live,
     live_variants,
+    mig,
     node_agent,
     node_agent_metrics,
     objects,
@@ -69,6 +70,7 @@ WITH_OPTIONS: dict[str, Callable[[list[str]], int]] = {
     "dashboard-pages": dashboard_pages.main,
     "exporter": exporter.main,
     "openb": openb.main,
+    "mig": mig.main,
 }
 ON_A_NODE: dict[str, Callable[[], int]] = {
     "node-agent": node_agent.main,

@@ -9,6 +9,7 @@ import msgspec
 
 from dovetail import errors
 from dovetail.cli import output
+from dovetail.cli.answers import sim_mig_command
 from dovetail.study import policy_names
 
 COLLECTION = "openb"
@@ -34,6 +35,9 @@ class SimReport(msgspec.Struct, frozen=True):
 @click.group()
 def group() -> None:
     """Replay recorded workloads through placement policies, and compare what they allocate."""
+
+
+group.add_command(sim_mig_command.command)
 
 
 @group.command(name="run")

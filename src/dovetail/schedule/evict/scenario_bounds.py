@@ -222,9 +222,9 @@ class ScenarioBounds:
                 if node_of(pod_id) == node:
                     yield amounts_of(pod_id)
 
-    def is_free_in_total(self) -> bool:
-        """Whether the free capacity of all nodes would do if it were on one node."""
-        return self._total_free >= sum(self._requests)
+    def is_free_in_total(self, *, slack: int = 1) -> bool:
+        """Whether the free capacity of all nodes, so many times, would do if it were on one node."""
+        return self._total_free * slack >= sum(self._requests)
 
     def by_promise(self, nodes: Iterable[str]) -> list[str]:
         """Nodes with victims, those with the most free capacity first."""

@@ -1,10 +1,10 @@
 """Finds the fewest pods to evict so that a job starts: tries scenarios until one fits and is fair.
 
-Scenarios come from narrow to wide: victims that share a node with the victim considered last, then all victims on
-the few nodes with the most free capacity, then all victims. Within a scenario each victim stays where it was if its
-place is still free, else moves if the rule allows it, and only then is lost. A gang is first tried as a whole, then
-grown by doubling, each size starting from the victims of the size before. Given a transaction and the rules; a
-scenario that fails leaves no trace.
+Scenarios come from narrow to wide: where pods only move, what blocks one place for a slice of a GPU; victims that
+share a node with the victim considered last, then all victims on the few nodes with the most free capacity, then all
+victims. Within a scenario each victim stays where it was if its place is still free, else moves if the rule allows it,
+and only then is lost. A gang is first tried as a whole, then grown by doubling, each size starting from the victims of
+the size before. Given a transaction and the rules; a scenario that fails leaves no trace.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dovetail.quantity import durations
 from dovetail.schedule.evict import eviction_rules
 from dovetail.schedule.evict.claim_groups import ClaimGroups, VictimGroup
 from dovetail.schedule.evict.eviction_rules import Loss, Rules
+from dovetail.schedule.evict.partition_repair import PartitionRepair
 from dovetail.schedule.evict.scenario_bounds import NodeOffers, ScenarioBounds, nodes_of
 from dovetail.schedule.evict.victim_order import EvictionCosts
 from dovetail.schedule.gang.gang_placement import Placer
@@ -31,6 +32,7 @@ from dovetail.schedule.queue.queue_order import JobQueue, VictimOrder
 
 MOST_NODES_BEYOND: Final = 8  # nodes tried beyond the fewest that could do
 MOST_AT_ONCE: Final = 4  # scenarios for a gang as a whole
+FREE_SLACK: Final = 2  # a slice may fit where by these counts half of it is free
 MOST_SPARED: Final = 16  # victims that a scenario, once found, is tried without
 
 
@@ -83,6 +85,7 @@ class VictimSearch:
         self._claim_groups = ClaimGroups(transaction)
         self._groups_by_job: dict[str, list[VictimGroup]] = {}  # considered so far, in order
         self._bundles: dict[tuple[str, ...], list[VictimGroup]] = {}  # by pods, who share devices
+        self._repair_notes: Mapping[frozenset[str], str] = {}  # by pods moved for one place
         self.wake: datetime.datetime | None = None  # when a job first gets old enough
 
     def solve(self, job: Job) -> Reason | None:
@@ -98,14 +101,14 @@ class VictimSearch:
         node_count = len(self._transaction.world.nodes)
         self._transaction.steps.spend((node_count + running_count + len(pod_ids)) // 8)
         bounds = ScenarioBounds(self._transaction, self._offers, pod_ids)
+        self._repair_notes = {}
         if not bounds.could_ever_fit():
             return _waits("it has no room even if every preemptible pod were evicted")
-        if self._rules.must_move and not bounds.is_free_in_total():
-            return _waits("the free capacity of all nodes together is too small for it")
-
         candidates = _Candidates(self._candidates(job))
+        is_too_little = self._rules.must_move and not bounds.is_free_in_total()
         # The pods evicted so far may leave enough room for this job as well.
-        outcome = self._try(job, pod_ids, ()) if self._transaction.evictions else None
+        has_evicted = bool(self._transaction.evictions)
+        outcome = self._try(job, pod_ids, ()) if has_evicted and not is_too_little else None
         if outcome is not None and candidates.is_empty:
             # A job that may evict nothing has no claim to room that was freed for others.
             return _waits("it has room once the pods that are being evicted are gone")
@@ -113,7 +116,11 @@ class VictimSearch:
         if outcome is not None:
             victims: tuple[VictimGroup, ...] | None = self._carry_out(job, pod_ids, (), outcome)
         else:
-            victims = self._find_victims(job, pod_ids, candidates, bounds)
+            victims = self._repair_partitions(job, pod_ids, candidates, bounds)
+            if victims is None and is_too_little:
+                return _waits("the free capacity of all nodes together is too small for it")
+            if victims is None:
+                victims = self._find_victims(job, pod_ids, candidates, bounds)
         if victims is None:
             if candidates.is_empty:
                 return _waits("no running pod may be evicted for it")
@@ -153,6 +160,30 @@ class VictimSearch:
                 return victims
             victims_so_far = victims
             count *= 2
+
+    def _repair_partitions(
+        self,
+        job: Job,
+        pod_ids: Sequence[str],
+        candidates: _Candidates,
+        bounds: ScenarioBounds,
+    ) -> tuple[VictimGroup, ...] | None:
+        """Moves the least that blocks a place for one slice of a GPU; None where that is not possible or not allowed.
+
+        The counts of `bounds` are too strict for slices: what is free of a GPU is measured by its scarcest counter, what
+        a slice takes by its largest share. So they only rule out clusters that are far too full.
+        """
+        if not self._rules.must_move or len(pod_ids) != 1:
+            return None
+        if not bounds.is_free_in_total(slack=FREE_SLACK):
+            return None
+        repair = PartitionRepair(self._transaction, self._offers, most=self._rules.most)
+        places = repair.places_for(job, pod_ids[0])
+        if not places:
+            return None
+        self._repair_notes = repair.notes
+        scenarios = repair.scenarios(places, candidates)
+        return self._search(job, pod_ids, scenarios, None, is_final=True)
 
     def _nodes_touched(self, victims: Sequence[VictimGroup]) -> list[str]:
         """The nodes these victims are on, and those they were given instead."""
@@ -293,7 +324,7 @@ class VictimSearch:
         job: Job,
         pod_ids: Sequence[str],
         scenarios: Iterable[Sequence[VictimGroup]],
-        bounds: ScenarioBounds,
+        bounds: ScenarioBounds | None,
         *,
         is_final: bool,
     ) -> tuple[VictimGroup, ...] | None:
@@ -309,7 +340,7 @@ class VictimSearch:
                 continue  # another action hands out capacity that is free already
 
             tried.add(key)
-            if not bounds.could_fit(len(pod_ids), victim_ids):
+            if bounds is not None and not bounds.could_fit(len(pod_ids), victim_ids):
                 continue
             outcome = self._try(job, pod_ids, chosen)
             if outcome is None:
@@ -397,6 +428,8 @@ class VictimSearch:
         """Evicts the victims; by pod, what its queue was charged for it."""
         transaction, rule = self._transaction, self._rules.rule
         numbers = self._rules.explanation(job)
+        moved_ids = frozenset(pod_id for victim in chosen for pod_id in victim.pod_ids)
+        numbers += self._repair_notes.get(moved_ids, "")
         costs = {}
         for victim in chosen:
             why = EvictedPod(victim.job, rule, job, numbers + self._costs.note(victim.job))

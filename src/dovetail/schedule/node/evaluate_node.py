@@ -46,6 +46,7 @@ class Choice(NamedTuple):
     milli_gpu: float = 0.0
     taken_milli_gpu: int = 0
     steps_down: int = 0  # entries of firstAvailable lists passed over
+    has_slices: bool = False  # parts of GPUs that are cut as needed
 
 
 class NodeVerdict(NamedTuple):
@@ -251,7 +252,15 @@ class NodeEvaluator:
         pools = {(pool.driver, pool.name): pool.devices for pool in view.pools}
         ledger = self._known.ledger
         taken_milli_gpu = sum(ledger.allocation_cost(result, pools) for result in allocated.results)
-        return Choice(allocated.milli_gpu, taken_milli_gpu, sum(allocated.preference))
+        device_results = [
+            device for result in allocated.results for device in result.devices.results
+        ]
+        has_slices = any(
+            ledger.is_slice(device, pools.get((device.driver, device.pool)))
+            for device in device_results
+        )
+        steps_down = sum(allocated.preference)
+        return Choice(allocated.milli_gpu, taken_milli_gpu, steps_down, has_slices)
 
     def reasons(self, kind: PodKind, node: str) -> tuple[Reason, ...]:
         """Why the node's devices do not do.
@@ -300,6 +309,7 @@ class NodeEvaluator:
             free_milli_gpu=self.free_milli_gpu(node),
             taken_milli_gpu=choice.taken_milli_gpu,
             steps_down=choice.steps_down,
+            has_slices=choice.has_slices,
             weights=self._policy.weights,
         )
         preferences = self.preference_terms(kind, self.world.nodes[node])

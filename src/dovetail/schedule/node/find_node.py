@@ -14,6 +14,7 @@ import msgspec
 
 from dovetail import cache
 from dovetail.allocate import outcome
+from dovetail.allocate.index import blocked_places
 from dovetail.cel.effort import TooExpensive, Unfinished
 from dovetail.kubetypes import codec
 from dovetail.kubetypes.core import nodes, pods
@@ -181,6 +182,29 @@ class NodeSearch:
         if self._last is not None and self._last[0] is placement:
             self._last[1].placed(self._evaluator, placement.node)
         self._last = None
+
+    def blocked_places(
+        self, pod: pods.Pod, needs: PodClaims, node: str, *, most: int | None
+    ) -> list[blocked_places.BlockedPlace]:
+        """Devices of a node that suits the pod, each with at most so many partitions in use in its way."""
+        if needs.held:
+            return []
+        kind = kind_of(pod, needs, backed=self._backing(pod))
+        evaluator = self._evaluator
+        if evaluator.node_refusal(kind, self._world.nodes[node]) is not None:
+            return []
+        wanted_claims = kind.claims_for(evaluator.served(kind, node))
+        try:
+            evaluator.effort = self.spending.effort(pod_id(pod))
+            return blocked_places.blocked_places(
+                evaluator.view(node),
+                wanted_claims,
+                self._world.classes,
+                most=most,
+                effort=evaluator.effort,
+            )
+        except (TooExpensive, Unfinished):
+            return []
 
     def _backing(self, pod: pods.Pod) -> extended_resources.Backing:
         class_of_resource = self._kept.class_of_resource

@@ -76,6 +76,16 @@ class Ledger:
             for result in allocation.devices.results
         )
 
+    def is_slice(
+        self, result: claims.DeviceRequestAllocationResult, devices: Devices | None
+    ) -> bool:
+        """Whether a device is a part of a GPU that is cut as needed: it draws on counters, and not on all of them."""
+        if devices is None or result.device not in devices.names:
+            return False
+        index = devices.names.index(result.device)
+        is_cut = bool(devices.templates[index].consumes_counters)
+        return is_cut and self._prices(devices).costs[index] < WHOLE
+
     def whole_milli_gpu(self, devices: Devices) -> int:
         """The size of a pool: every counter set is one GPU, and so is every device without counters."""
         if not publishes_gpus(devices.driver):

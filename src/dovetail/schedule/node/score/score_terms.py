@@ -13,6 +13,9 @@ from typing import Final, NamedTuple
 from dovetail.model import plan, pod_requests, policy
 
 CORES_128: Final = 128_000  # thousandths of a cpu
+# Of what full nodes are worth, for slices of GPUs: less than the smallest difference between two places on boards, so
+# that lost places decide first, then the fuller GPU, and only then the fuller node.
+SLICE_TIE: Final = 1 / 10_000
 
 
 class Situation(NamedTuple):
@@ -24,6 +27,12 @@ class Situation(NamedTuple):
     taken_milli_gpu: int
     steps_down: int  # entries of firstAvailable lists passed over
     weights: policy.Weights
+    has_slices: bool = False  # the pod takes parts of GPUs that are cut as needed
+
+    @property
+    def fullness_scale(self) -> float:
+        """How much the fullness of the node counts."""
+        return SLICE_TIE if self.has_slices else 1.0
 
     @property
     def left_milli_gpu(self) -> int:
@@ -39,7 +48,7 @@ def node_terms(situation: Situation) -> tuple[plan.Term, ...]:
 def tight_fit(situation: Situation) -> plan.Term:
     """Prefers the fullest node that suits, so that empty nodes stay whole for large jobs."""
     milli_gpu_left = situation.left_milli_gpu if situation.taken_milli_gpu else 0
-    cost = situation.weights.tight_fit_per_gpu * milli_gpu_left / 1000
+    cost = situation.weights.tight_fit_per_gpu * milli_gpu_left / 1000 * situation.fullness_scale
     return plan.Term(
         "tight fit",
         cost,
@@ -69,6 +78,7 @@ def cpu_fit(situation: Situation) -> plan.Term:
     """Prefers nodes with little cpu left; decides near-ties only."""
     milli_cpu_left = situation.free.milli_cpu - situation.need.milli_cpu
     cost = round(situation.weights.cpu_fit_per_128_cores * max(milli_cpu_left, 0) / CORES_128, 3)
+    cost *= situation.fullness_scale
     return plan.Term("cpu fit", cost, f"{milli_cpu_left / 1000:g} cpus stay free on the node")
 
 
