@@ -12,7 +12,7 @@ import pytest
 
 from dovetail.answer.drain import drain_filters
 from dovetail.answer.rollout import rollout, rollout_answer, rollout_policy
-from dovetail.ask import rollout_asked
+from dovetail.ask.lifecycle import rollout_asked
 from dovetail.tables.answers import rollout_picture
 from tests.answer.drain.building import budget
 from tests.answer.what_if import building

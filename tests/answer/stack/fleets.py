@@ -9,7 +9,7 @@ from dovetail.answer.stack import stack_check, stack_inventory, target_versions
 from dovetail.answer.stack.compatibility_rows import Rows
 from dovetail.answer.stack.stack_check import StackCheck
 from dovetail.answer.stack.stack_inventory import Inventory
-from dovetail.ask import stack_asked
+from dovetail.ask.lifecycle import stack_asked
 from dovetail.kubetypes import codec, object_set
 
 Tree = dict[str, Any]

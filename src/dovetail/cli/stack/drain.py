@@ -11,7 +11,7 @@ import msgspec
 
 from dovetail import errors
 from dovetail.answer.drain import drain_filters
-from dovetail.ask import drain_asked
+from dovetail.ask.lifecycle import drain_asked
 from dovetail.cli import output
 from dovetail.cli.answers import asked_cluster
 from dovetail.cli.cluster import cluster_option

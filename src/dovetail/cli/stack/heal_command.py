@@ -1,7 +1,7 @@
 """`dovetail stack heal`: what the healer would do now for each node with a fault, and why.
 
-Reads the cluster or a snapshot, asks `upgrade/heal`, and prints. Exit code 0: nothing is refused, 1: a remedy is due and
-a rule forbids it, 2: the question cannot be answered. Never changes the cluster.
+Reads the cluster or a snapshot, asks `upgrade/heal`, and prints. Exit code 0: nothing is refused, 1: a remedy is due
+and a rule forbids it, 2: the question cannot be answered. Never changes the cluster.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from dovetail.ask import heal_asked
+from dovetail.ask.lifecycle import heal_asked
 from dovetail.cli import output
 from dovetail.cli.answers import asked_cluster
 from dovetail.cli.cluster import cluster_option

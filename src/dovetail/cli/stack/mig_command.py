@@ -9,7 +9,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from dovetail.ask import partition_asked
+from dovetail.ask.lifecycle import partition_asked
 from dovetail.cli import output
 from dovetail.cli.answers import asked_cluster
 from dovetail.cli.cluster import cluster_option

@@ -15,7 +15,8 @@ import msgspec
 from dovetail import errors
 from dovetail.answer.drain import drain_filters
 from dovetail.answer.rollout import rollout_policy
-from dovetail.ask import drain_asked, rollout_asked, what_if_asked
+from dovetail.ask import what_if_asked
+from dovetail.ask.lifecycle import drain_asked, rollout_asked
 from dovetail.cli import output
 from dovetail.cli.answers import asked_cluster, what_if
 from dovetail.cli.cluster import cluster_option

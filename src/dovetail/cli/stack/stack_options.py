@@ -14,7 +14,8 @@ import click
 from dovetail import errors
 from dovetail.answer.stack.compatibility_rows import Rows
 from dovetail.answer.stack.stack_inventory import Inventory
-from dovetail.ask import cluster_view, stack_asked
+from dovetail.ask import cluster_view
+from dovetail.ask.lifecycle import stack_asked
 from dovetail.cli import output
 from dovetail.cli.cluster import cluster_option
 

@@ -170,8 +170,8 @@ class VictimSearch:
     ) -> tuple[VictimGroup, ...] | None:
         """Moves the least that blocks a place for one slice of a GPU; None where that is not possible or not allowed.
 
-        The counts of `bounds` are too strict for slices: what is free of a GPU is measured by its scarcest counter, what
-        a slice takes by its largest share. So they only rule out clusters that are far too full.
+        The counts of `bounds` are too strict for slices: what is free of a GPU is measured by its scarcest counter,
+        what a slice takes by its largest share. So they only rule out clusters that are far too full.
         """
         if not self._rules.must_move or len(pod_ids) != 1:
             return None

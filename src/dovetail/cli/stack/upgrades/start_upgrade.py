@@ -11,7 +11,8 @@ import click
 
 from dovetail.answer.stack import stack_check, target_versions
 from dovetail.answer.stack.stack_check import Outcome
-from dovetail.ask import api_session, drain_asked, rollout_asked, upgrade_asked, what_if_asked
+from dovetail.ask import api_session, what_if_asked
+from dovetail.ask.lifecycle import drain_asked, rollout_asked, upgrade_asked
 from dovetail.cli import output
 from dovetail.cli.answers import asked_cluster
 from dovetail.cli.cluster import cluster_option

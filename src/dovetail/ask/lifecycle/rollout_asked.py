@@ -18,7 +18,8 @@ from dovetail import errors, timestamps
 from dovetail.answer.replica.replica import Replica
 from dovetail.answer.rollout import rollout, rollout_answer, rollout_policy, rollout_units
 from dovetail.answer.what_if import node_selection
-from dovetail.ask import cluster_view, drain_asked, replicas
+from dovetail.ask import cluster_view, replicas
+from dovetail.ask.lifecycle import drain_asked
 from dovetail.model import policy
 from dovetail.quantity import durations
 

@@ -19,7 +19,7 @@ from dovetail.kubetypes import object_set
 if TYPE_CHECKING:
     from dovetail.boot import cluster_choice
 
-SHIPPED: Final = "dovetail.ask.stack_rows"
+SHIPPED: Final = "dovetail.ask.lifecycle.stack_rows"
 SUFFIX: Final = ".yaml"
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dovetail.ask import cluster_view, drain_asked, replicas
+from dovetail.ask import cluster_view, replicas
+from dovetail.ask.lifecycle import drain_asked
 from dovetail.model import policy
 from dovetail.node.health.policy_table import HealthPolicy
 from dovetail.upgrade.heal import heal_facts, healing

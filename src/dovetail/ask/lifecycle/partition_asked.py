@@ -14,7 +14,8 @@ from dovetail.answer.partitioning import mig_parted, partition_plan
 from dovetail.answer.partitioning.partition_answer import PartitionPlan, Proposal
 from dovetail.answer.stack import platform_objects
 from dovetail.answer.why.evidence.gpu_platform.gpu_nodes import Component
-from dovetail.ask import cluster_view, replicas, rollout_asked
+from dovetail.ask import cluster_view, replicas
+from dovetail.ask.lifecycle import rollout_asked
 from dovetail.kubetypes import gpu_stack_kinds
 from dovetail.model import policy
 from dovetail.tables import yaml_dump
