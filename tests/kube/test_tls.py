@@ -286,14 +286,17 @@ class SilentServer:
 
 
 @pytest.mark.parametrize("turns", [*range(12), None], ids=lambda turns: f"after-{turns}-turns")
-def test_cancelled_requests_leave_no_connection_behind(keys: Keys, turns: int | None) -> None:
+@pytest.mark.parametrize("is_brief", [False, True], ids=["pooled", "brief"])
+def test_cancelled_requests_leave_no_connection_behind(
+    keys: Keys, turns: int | None, is_brief: bool
+) -> None:
     """Cancelled while they connect, after so many turns of the loop, or once the server has one."""
 
     async def cancelled(server: SilentServer) -> None:
         client = client_config.Connection(
             server=f"https://127.0.0.1:{server.port}", authority=keys.authority.read_bytes()
         )
-        async with transport.Transport(client) as asking:
+        async with transport.Transport(client, is_brief=is_brief) as asking:
             requests = [asyncio.create_task(asking.request("GET", "/version")) for _ in range(3)]
             if turns is None:
                 await asyncio.to_thread(server.has_request.wait)

@@ -54,7 +54,13 @@ async def read_over(
 ) -> Reading:
     """As `read`, over connections that are open already."""
     wanted = tuple(dict.fromkeys(reads))
-    lists = await asyncio.gather(*(_list(over, each) for each in wanted))
+    tasks = [asyncio.create_task(_list(over, each)) for each in wanted]
+    try:
+        lists = await asyncio.gather(*tasks)
+    finally:  # the first failure ends the others before the connections are closed
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
     objects = object_set.of(
         cluster,
         (stored for listed in lists for stored in listed.stored),

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import string
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from dovetail.kube.http import wire_request
+from dovetail.kube.http import open_sockets, wire_request
 
 # A TLS handshake costs both sides more than a short list; HTTP/1.1 answers one request at a time.
 MAX_CONNECTIONS: Final = 6
@@ -61,11 +62,13 @@ class BriefSession:
         self._server_name = server_name or None
         self._free = asyncio.Semaphore(MAX_CONNECTIONS)
         self._idle: list[_Connection] = []
+        self._sockets = open_sockets.OpenSockets()
 
     async def close(self) -> None:
-        """Ends all connections."""
+        """Ends all connections, also those of cancelled requests."""
         while self._idle:
             self._idle.pop().end()
+        await self._sockets.end_all()
 
     async def asked(
         self,
@@ -119,11 +122,10 @@ class BriefSession:
         try:
             async with asyncio.timeout(wire_request.CONNECT_SECONDS):
                 reader, writer = await asyncio.open_connection(
-                    host,
-                    port,
+                    sock=await self._connected(host, port),
                     limit=_BUFFER_BYTES,
                     ssl=tls if is_secure else None,
-                    server_hostname=self._server_name if is_secure else None,
+                    server_hostname=(self._server_name or host) if is_secure else None,
                 )
         except ssl.SSLCertVerificationError as error:
             untrusted = f"the server at {host}:{port} is not trusted: {error}"
@@ -134,6 +136,25 @@ class BriefSession:
             reason = f"cannot connect to {host}:{port}: {error.strerror or error}"
             raise wire_request.Broken(reason) from None
         return _Connection(reader, writer, tls)
+
+    async def _connected(self, host: str, port: int) -> socket.socket:
+        """A socket that is connected to one of the host's addresses, in the order in which they are resolved."""
+        loop = asyncio.get_running_loop()
+        refusal = OSError(f"{host} has no address")
+        for *kind, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            created = self._sockets.create(tuple(kind))
+            created.setblocking(False)
+            try:
+                await loop.sock_connect(created, address)
+            except OSError as error:
+                created.close()
+                refusal = error
+            except BaseException:
+                created.close()
+                raise
+            else:
+                return created
+        raise refusal
 
     async def _exchanged(self, connection: _Connection, message: bytes) -> wire_request.Answer:
         """Sends the request and reads the response; the connection is kept if it can be used again."""

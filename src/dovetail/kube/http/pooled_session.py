@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import ssl
-import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 import yarl
 from aiohttp import abc, payload
 
-from dovetail.kube.http import wire_request
+from dovetail.kube.http import open_sockets, wire_request
 
 KEEPALIVE_SECONDS: Final = (
     60.0  # kube-apiserver closes idle connections after 90 s; we must be first
 )
 _READ_BYTES: Final = 1 << 18
-_CLOSE_SECONDS: Final = 1.0  # for the event loop to see that a connection has ended
 
 Headers = Sequence[tuple[str, str]]
 
@@ -64,12 +61,12 @@ class PooledSession:
 
     def __init__(self, user_agent: str, *, server_name: str = "") -> None:
         self._server_name = server_name or None
-        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._sockets = open_sockets.OpenSockets()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,
                 keepalive_timeout=KEEPALIVE_SECONDS,
-                socket_factory=self._new_socket,
+                socket_factory=self._sockets.create,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
@@ -81,28 +78,9 @@ class PooledSession:
         )
 
     async def close(self) -> None:
-        """Ends all connections, also those that nothing refers to any more.
-
-        A request that is cancelled while it connects can leave such a connection behind: asyncio forgets to close it
-        if TLS has not begun. One cancelled later closes its connection by the TLS shutdown, which waits for the server.
-        """
+        """Ends all connections, also those of cancelled requests."""
         await self._session.close()
-        for left in self._open_sockets():
-            with contextlib.suppress(OSError):  # the other side was first
-                left.shutdown(socket.SHUT_RDWR)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                while self._open_sockets():
-                    await asyncio.sleep(0.001)
-
-    def _new_socket(self, address: tuple[Any, ...]) -> socket.socket:
-        family, kind, protocol, *_ = address
-        created = socket.socket(family, kind, protocol)
-        self._sockets.add(created)
-        return created
-
-    def _open_sockets(self) -> list[socket.socket]:
-        return [each for each in self._sockets if each.fileno() != -1]
+        await self._sockets.end_all()
 
     async def asked(
         self, ask: wire_request.WireRequest, headers: Headers, tls: ssl.SSLContext | bool
