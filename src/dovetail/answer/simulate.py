@@ -103,7 +103,7 @@ class Simulation:
         while self.turns < MOST_TURNS:
             while self.turn() and self.turns < MOST_TURNS:
                 pass
-            next_time = self._next_time()
+            next_time = self.next_time()
             if until is not None and (next_time is None or next_time > until):
                 self._jump(until)
                 return
@@ -142,7 +142,7 @@ class Simulation:
         while self.world.pending() and self.turns < last_turn:
             while self.turn() and self.turns < last_turn:
                 pass
-            next_time = self._next_time()
+            next_time = self.next_time()
             if next_time is None or next_time > until:
                 return until
             if step is not None:
@@ -198,7 +198,8 @@ class Simulation:
         is_again = self.plan.wake_at is not None and self.plan.wake_at <= self.now
         return is_again or bool(self.plan.placements or self.plan.evictions)
 
-    def _next_time(self) -> datetime.datetime | None:
+    def next_time(self) -> datetime.datetime | None:
+        """When a pod ends or the engine wants to be woken next; None if neither is known."""
         # Entries of pods that ended, or got another end, are outdated.
         while self._ends and self._end_of.get(self._ends[0][1]) != self._ends[0][0]:
             heapq.heappop(self._ends)

@@ -41,7 +41,11 @@ group.add_command(sim_mig_command.command)
 
 
 @group.command(name="run")
-@click.option("--trace", required=True, metavar="openb:TRACE", help="Which list of pods.")
+@click.option("--trace", metavar="openb:TRACE", help="Which list of pods.")
+@click.option("--jobs", "jobs_file", metavar="FILE.csv", help="A list of jobs, instead of a trace.")
+@click.option("--fleet", "fleet_file", metavar="FILE.yaml", help="The nodes that run the jobs.")
+@click.option("--study", metavar="FILE.yaml", help="Queues, checkpoints and failures of the jobs.")
+@click.option("--rows", metavar="FILE.csv", help="Where to write a line for each job.")
 @click.option(
     "--seed", type=int, default=42, show_default=True, help="Chooses the order of arrivals."
 )
@@ -62,12 +66,37 @@ group.add_command(sim_mig_command.command)
     help="Folder of the traces. [default: $DOVETAIL_TRACES, else shared/traces beside the checkout]",
 )
 @click.option("-o", "--output", "form", type=click.Choice(("table", "json")), default="table")
-def run(*, trace: str, seed: int, policy: str, mix: str, directory: str | None, form: str) -> None:
-    """Place the pods of a trace one by one until they ask for 130 % of all GPUs.
+def run(
+    *,
+    trace: str | None,
+    jobs_file: str | None,
+    fleet_file: str | None,
+    study: str | None,
+    rows: str | None,
+    seed: int,
+    policy: str,
+    mix: str,
+    directory: str | None,
+    form: str,
+) -> None:
+    """Place the pods of a trace one by one until they ask for 130 % of all GPUs, or run a list of jobs.
 
     \b
     dovetail sim run --trace openb:default --seed 42 --policy fgd -o json
+    dovetail sim run --jobs jobs.csv --fleet fleet.yaml -o json
     """
+    if jobs_file is not None:
+        from dovetail.cli.answers import sim_jobs
+
+        if trace is not None or fleet_file is None:
+            raise errors.InputError("--jobs needs --fleet FILE.yaml, and no --trace")
+        files = sim_jobs.Files(jobs=jobs_file, fleet=fleet_file, study=study, rows=rows)
+        sim_jobs.run(files, seed=seed, policy=policy, form=form)
+        return
+    if trace is None:
+        raise errors.InputError(
+            "expected --trace openb:TRACE, or --jobs FILE.csv --fleet FILE.yaml"
+        )
     collection, _, name = trace.partition(":")
     if collection != COLLECTION or not name:
         raise errors.InputError(f'--trace "{trace}": expected openb:TRACE, such as openb:default')

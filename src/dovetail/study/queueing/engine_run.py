@@ -1,0 +1,230 @@
+"""Runs a list of jobs through the engine in virtual time: jumps from event to event and asks `decide` at each.
+
+Given a fleet, jobs and the assumptions of a study. Jobs end after their true duration, which the engine does not know;
+an interrupted job goes on from its last checkpoint. Chance (failures, lost nodes) comes from the seed. Returns what
+happened to every job. Never places a pod itself, never reads a clock.
+"""
+
+from __future__ import annotations
+
+import datetime
+import heapq
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from dovetail.answer import simulate
+from dovetail.kubetypes.core import nodes
+from dovetail.model import gangs, plan, policy
+from dovetail.sim.fleet import fleet_spec
+from dovetail.study.queueing import job_list, outcome, study_file, study_objects
+
+SCHEDULER: Final = "dovetail"
+MOST_TURNS_AT_ONCE: Final = 50  # decisions at one time, where evictions and starts alternate
+HOUR: Final = 3600
+LONE_POD: Final = "pod"  # the source of a gang of one, whose name is the pod's
+
+Progress = Callable[[int, int], None]  # jobs that ended, of all
+
+
+class EngineRun:
+    """One run."""
+
+    def __init__(
+        self,
+        fleet: fleet_spec.Fleet,
+        jobs: Sequence[job_list.Job],
+        *,
+        study: study_file.Study,
+        seed: int = 0,
+        policy_: policy.Policy = policy.DEFAULT,
+    ) -> None:
+        trees = study_objects.fleet_trees(fleet)
+        trees += [study_objects.queue_tree(queue) for queue in study.queues]
+        self.log = outcome.Log(jobs)
+        self._study = study
+        self._jobs = {job.name: job for job in jobs}
+        self._random = random.Random(seed)  # noqa: S311 (a study, not a secret)
+        self._remaining = {job.name: job.duration_seconds for job in jobs}
+        self._work_begins: dict[str, int] = {}  # by running job
+        self._failing: set[str] = set()  # running jobs whose attempt ends in a failure
+        self._attempt_seconds: dict[str, int] = {}
+        self._pods_left = {job.name: job.pods for job in jobs}
+        self._arrivals = list(reversed(jobs))
+        self._serial = itertools.count()
+        self._losses: list[tuple[int, int, nodes.Node, bool]] = []
+        self._sim = simulate.Simulation(
+            study_objects.structs(trees),
+            policy_,
+            study_objects.BEGINNING,
+            seconds=self._seconds,
+            decided=self._decided,
+        )
+        self._plan_losses()
+
+    def run(self, progress: Progress | None = None) -> outcome.Log:
+        """Until all jobs have ended, or those that wait can never start."""
+        while True:
+            self._submit_due()
+            self._decide()
+            next_second = self._next_second()
+            if next_second is None:
+                return self.log
+            self._advance(next_second)
+            if progress is not None:
+                progress(self.log.ended, len(self._jobs))
+
+    # Time
+
+    @property
+    def _now(self) -> int:
+        return round((self._sim.now - study_objects.BEGINNING).total_seconds())
+
+    def _next_second(self) -> int | None:
+        if self.log.ended == len(self._jobs):
+            return None
+        seconds = [job.submit_seconds for job in self._arrivals[-1:]]
+        next_time = self._sim.next_time()
+        if next_time is not None:
+            elapsed = next_time - study_objects.BEGINNING
+            seconds.append(-(-elapsed // datetime.timedelta(seconds=1)))
+        is_work_left = bool(seconds)
+        if self._losses and is_work_left:
+            seconds.append(self._losses[0][0])
+        elif self._losses and any(not is_lost for *_, is_lost in self._losses):
+            seconds.append(self._losses[0][0])  # a node under repair may be what jobs wait for
+        if not seconds:
+            return None
+        step = self._study.decision_seconds or 1
+        return max(-(-min(seconds) // step) * step, self._now)
+
+    def _advance(self, second: int) -> None:
+        running = set(self._sim.world.running())
+        ends = {pod_id: self._sim.end_of(pod_id) for pod_id in running}
+        self._sim.advance(study_objects.BEGINNING + datetime.timedelta(seconds=second))
+        ended = sorted(running - set(self._sim.world.running()))
+        for pod_id in ended:
+            end = ends[pod_id]
+            assert end is not None, pod_id
+            self._pod_ended(pod_id, round((end - study_objects.BEGINNING).total_seconds()))
+        while self._losses and self._losses[0][0] <= second:
+            _, _, node, is_lost = heapq.heappop(self._losses)
+            self._lose(node) if is_lost else self._repair(node)
+
+    def _submit_due(self) -> None:
+        while self._arrivals and self._arrivals[-1].submit_seconds <= self._now:
+            job = self._arrivals.pop()
+            self._sim.submit(*study_objects.pods_of(job, scheduler=SCHEDULER))
+
+    def _decide(self) -> None:
+        for _ in range(MOST_TURNS_AT_ONCE):
+            before = self.log.starts
+            is_changed = self._sim.turn()
+            self._note_starts()
+            if not is_changed and before == self.log.starts:
+                return
+
+    # Jobs
+
+    def _note_starts(self) -> None:
+        for placement in self._sim.plan.placements:
+            job = self._jobs[_job_name(placement.pod.uid)]
+            if job.name not in self._work_begins:
+                restart = self._study.restart_seconds if self.log.has_started(job.name) else 0
+                delay = self._study.provisioning_seconds + restart
+                self._work_begins[job.name] = self._now + delay
+                self.log.start(job.name, self._now)
+
+    def _seconds(self, gang: gangs.Gang, by_queue: int | None) -> int:
+        """How long a pod that starts now stays: delays, and the work that is left or done before it fails."""
+        source, _, name = gang.metadata.name.partition("/")
+        job = self._jobs[_job_name(name) if source == LONE_POD else name]
+        restart = self._study.restart_seconds if self.log.has_started(job.name) else 0
+        if job.name not in self._attempt_seconds:
+            self._attempt_seconds[job.name] = self._draw_attempt(job)
+        return self._study.provisioning_seconds + restart + self._attempt_seconds[job.name]
+
+    def _draw_attempt(self, job: job_list.Job) -> int:
+        remaining = self._remaining[job.name]
+        mean_gpu_hours = self._study.failure_mean_gpu_hours
+        if mean_gpu_hours is None:
+            return remaining
+        until_failure = self._random.expovariate(job.gpus / (mean_gpu_hours * HOUR))
+        if until_failure >= remaining:
+            return remaining
+        self._failing.add(job.name)
+        return max(1, int(until_failure))
+
+    def _pod_ended(self, pod_id: str, second: int) -> None:
+        job = self._jobs[_job_name(pod_id)]
+        self._pods_left[job.name] -= 1
+        if self._pods_left[job.name]:
+            return
+        self._pods_left[job.name] = job.pods
+        if job.name not in self._failing:
+            self.log.end(job.name, second)
+            return
+        self._interrupt(job, second, outcome.FAILED)
+        self._sim.submit(*study_objects.pods_of(job, scheduler=SCHEDULER))
+
+    def _decided(self, decided: plan.Plan, now: datetime.datetime) -> None:
+        for eviction in decided.evictions:
+            job = self._jobs[_job_name(eviction.pod.uid)]
+            if job.name in self._work_begins:
+                what = outcome.MOVED if eviction.moves_to else outcome.EVICTED
+                self._interrupt(job, self._now, what)
+
+    def _interrupt(self, job: job_list.Job, second: int, what: str) -> None:
+        """Keeps the work up to the last checkpoint."""
+        worked = max(0, second - self._work_begins.pop(job.name))
+        checkpoint = self._study.checkpoint_seconds
+        saved = worked // checkpoint * checkpoint if checkpoint else 0
+        saved = min(saved, self._remaining[job.name] - 1)
+        self._remaining[job.name] -= saved
+        self._attempt_seconds.pop(job.name, None)
+        self._failing.discard(job.name)
+        self.log.interrupt(job.name, second, what=what, lost_seconds=worked - saved)
+
+    # Nodes
+
+    def _plan_losses(self) -> None:
+        if self._study.node_loss is None:
+            return
+        for name in sorted(self._sim.world.nodes):
+            self._plan_loss(self._sim.world.nodes[name])
+
+    def _plan_loss(self, node: nodes.Node) -> None:
+        assert self._study.node_loss is not None
+        mean_seconds = self._study.node_loss.mean_hours * HOUR
+        second = self._now + max(1, int(self._random.expovariate(1 / mean_seconds)))
+        heapq.heappush(self._losses, (second, next(self._serial), node, True))
+
+    def _lose(self, node: nodes.Node) -> None:
+        assert self._study.node_loss is not None
+        world = self._sim.world
+        on_node = sorted(
+            pod_id
+            for pod_id in world.running()
+            if world.pods[pod_id].spec.node_name == node.metadata.name
+        )
+        for name in sorted({_job_name(pod_id) for pod_id in on_node}):
+            self._displace(self._jobs[name])
+        self._sim.withdraw(node)
+        back = self._now + self._study.node_loss.repair_seconds
+        heapq.heappush(self._losses, (back, next(self._serial), node, False))
+
+    def _displace(self, job: job_list.Job) -> None:
+        """All pods of the job: one that loses a member cannot go on."""
+        if job.name in self._work_begins:
+            self._interrupt(job, self._now, outcome.NODE_LOST)
+        for number in range(job.pods):
+            self._sim.displace(f"{job.name}-{number}")
+
+    def _repair(self, node: nodes.Node) -> None:
+        self._sim.submit(node)
+        self._plan_loss(node)
+
+
+def _job_name(pod_id: str) -> str:
+    return pod_id.rpartition("-")[0]
