@@ -116,7 +116,7 @@ def uses_a_cluster(command: reading.Command) -> bool:
     words = reading.ALIASES.get(command.text, command.text).split()
     is_alone = (
         words[1] in NEED_NONE
-        or words[1:3] == ["cel", "check"]
+        or words[1:3] in (["cel", "check"], ["sim", "mig"])
         or {"--cases", "--state", "--snapshot"} & {*words}
     )
     return command.is_ours and not is_alone and command.code == 0

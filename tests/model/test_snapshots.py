@@ -75,7 +75,8 @@ LEFT_OUT = """
     claimRef.fieldPath schedulingPolicy.basic spec.disruptionMode .note .reportingInstance deprecatedSource.host
     spec.gang promise.cause env.name env.value
     driver.version toolkit.version devicePlugin.version migManager.version draDriver.version spec.version mig.strategy
-    spec.driverType spec.kernelModuleType status.state
+    spec.driverType spec.kernelModuleType status.state containers.args initContainers.args
+    waitForCompletion.podSelector
 """
 
 

@@ -271,7 +271,7 @@ def test_our_kinds_show_the_columns_of_their_definitions() -> None:
             resource = served_kinds.resource_of(document)
             assert resource is not None
             definitions[resource.kind.name] = resource
-    assert set(definitions) == {"Queue", "Topology", "Intent"}
+    assert set(definitions) == {"Queue", "Topology", "Intent", "StackUpgrade"}
     for row in builtin_kinds.TABLE:
         if row.kind.name in definitions and row.kind.api_version.startswith("dovetail.dev/"):
             stated = definitions[row.kind.name]

@@ -440,8 +440,9 @@ UNMODELLED: Final[dict[type, frozenset[str]]] = {  # core/v1 of Kubernetes 1.37
     VolumeMount: _names(
         "readOnly recursiveReadOnly mountPath subPath mountPropagation subPathExpr"
     ),
+    EnvVar: _names("valueFrom"),
     Container: _names(
-        "command args workingDir envFrom env resizePolicy volumeDevices"
+        "command args workingDir envFrom resizePolicy volumeDevices"
         " livenessProbe readinessProbe startupProbe lifecycle terminationMessagePath terminationMessagePolicy"
         " imagePullPolicy securityContext stdin stdinOnce tty"
     ),
