@@ -13,6 +13,7 @@ from dovetail.cli.answers import sim_mig_command
 from dovetail.study import policy_names
 
 COLLECTION = "openb"
+PHILLY = "philly"
 SHOWN_PERCENTS = (20, 40, 60, 80, 90, 95, 100, 110, 120, 130)
 
 
@@ -41,7 +42,7 @@ group.add_command(sim_mig_command.command)
 
 
 @group.command(name="run")
-@click.option("--trace", metavar="openb:TRACE", help="Which list of pods.")
+@click.option("--trace", metavar="openb:TRACE|philly[:PART]", help="Which recorded workload.")
 @click.option("--jobs", "jobs_file", metavar="FILE.csv", help="A list of jobs, instead of a trace.")
 @click.option("--fleet", "fleet_file", metavar="FILE.yaml", help="The nodes that run the jobs.")
 @click.option("--study", metavar="FILE.yaml", help="Queues, checkpoints and failures of the jobs.")
@@ -50,7 +51,10 @@ group.add_command(sim_mig_command.command)
     "--seed", type=int, default=42, show_default=True, help="Chooses the order of arrivals."
 )
 @click.option(
-    "--policy", default="dovetail", show_default=True, help=f"{', '.join(policy_names.NAMES)}."
+    "--policy",
+    default="dovetail",
+    show_default=True,
+    help=f"{', '.join(policy_names.NAMES)}; of jobs see the reference.",
 )
 @click.option(
     "--mix",
@@ -83,7 +87,8 @@ def run(
 
     \b
     dovetail sim run --trace openb:default --seed 42 --policy fgd -o json
-    dovetail sim run --jobs jobs.csv --fleet fleet.yaml -o json
+    dovetail sim run --jobs jobs.csv --fleet fleet.yaml --policy kueue -o json
+    dovetail sim run --trace philly:0.6 --policy pooled
     """
     if jobs_file is not None:
         from dovetail.cli.answers import sim_jobs
@@ -95,11 +100,18 @@ def run(
         return
     if trace is None:
         raise errors.InputError(
-            "expected --trace openb:TRACE, or --jobs FILE.csv --fleet FILE.yaml"
+            "expected --trace openb:TRACE, --trace philly, or --jobs FILE.csv --fleet FILE.yaml"
         )
     collection, _, name = trace.partition(":")
+    if collection == PHILLY:
+        from dovetail.cli.answers import sim_jobs
+
+        sim_jobs.run_philly(name, directory, seed=seed, policy=policy, form=form, rows=rows)
+        return
     if collection != COLLECTION or not name:
-        raise errors.InputError(f'--trace "{trace}": expected openb:TRACE, such as openb:default')
+        raise errors.InputError(
+            f'--trace "{trace}": expected openb:TRACE, such as openb:default, or philly'
+        )
     policy = policy_names.named(policy)
     report = _report(name, seed=seed, policy=policy, mix=mix, directory=directory)
     if form == "json":

@@ -1,4 +1,4 @@
-"""`dovetail sim run --jobs`: runs a list of jobs on a fleet in virtual time and reports what they waited for.
+"""`dovetail sim run --jobs` and `--trace philly`: jobs on a fleet in virtual time, and how long they waited.
 
 Given the names of files. Writes one line per job to a file if asked. Never decides.
 """
@@ -15,9 +15,17 @@ import msgspec
 from dovetail import errors
 from dovetail.cli import output
 from dovetail.sim.fleet import fleet_spec
-from dovetail.study.queueing import engine_run, job_list, outcome, study_file
-
-ENGINE = "dovetail"
+from dovetail.study import openb_files
+from dovetail.study.queueing import (
+    engine_run,
+    job_list,
+    outcome,
+    past_runtimes,
+    philly_files,
+    queue_rules,
+    rule_run,
+    study_file,
+)
 
 
 class Files(NamedTuple):
@@ -27,6 +35,15 @@ class Files(NamedTuple):
     fleet: str
     study: str | None
     rows: str | None
+
+
+class Input(NamedTuple):
+    """What a run is given."""
+
+    jobs: tuple[job_list.Job, ...]
+    fleet: fleet_spec.Fleet
+    study: study_file.Study
+    past: past_runtimes.PastRuntimes
 
 
 class JobsReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,15 +58,45 @@ class JobsReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def run(files: Files, *, seed: int, policy: str, form: str) -> None:
     """Runs the list and prints the report."""
-    if policy != ENGINE:
-        raise errors.NotFound(f'no policy "{policy}" for a list of jobs; there is: {ENGINE}')
+    _check_policy(policy)
     jobs = job_list.read(_text(files.jobs), file=files.jobs)
     fleet = fleet_spec.read(_text(files.fleet), file=files.fleet)
     study = study_file.Study()
     if files.study is not None:
         study = study_file.read(_text(files.study), file=files.study)
     _check_queues(files, jobs, study)
+    given = Input(jobs, fleet, study, past_runtimes.PastRuntimes())
+    _run_and_report(given, seed=seed, policy=policy, form=form, rows=files.rows)
 
+
+def run_philly(
+    part: str, directory: str | None, *, seed: int, policy: str, form: str, rows: str | None
+) -> None:
+    """Runs the Philly trace, on this part of its nodes, and prints the report."""
+    _check_policy(policy)
+    trace = philly_files.read(openb_files.folder(directory), scale=_scale(part))
+    given = Input(trace.jobs, trace.fleet, trace.study, trace.past)
+    _run_and_report(given, seed=seed, policy=policy, form=form, rows=rows)
+
+
+def _check_policy(policy: str) -> None:
+    if policy != queue_rules.ENGINE:
+        queue_rules.named(policy)
+
+
+def _scale(part: str) -> float:
+    try:
+        scale = float(part or "1")
+    except ValueError:
+        scale = 0.0
+    if not 0 < scale <= 10:
+        raise errors.InputError(
+            f'--trace "philly:{part}": expected a part of the nodes above 0, such as philly:0.6'
+        )
+    return scale
+
+
+def _run_and_report(given: Input, *, seed: int, policy: str, form: str, rows: str | None) -> None:
     began = time.perf_counter()
 
     def show_progress(done: int, total: int) -> None:
@@ -57,19 +104,41 @@ def run(files: Files, *, seed: int, policy: str, form: str) -> None:
         left = f", about {elapsed * (total - done) / done:.0f} s left" if done else ""
         output.progress(f"{done} of {total} jobs ended{left}")
 
-    log = engine_run.EngineRun(fleet, jobs, study=study, seed=seed).run(show_progress)
+    log = _log(given, seed=seed, policy=policy, progress=show_progress)
     seconds = round(time.perf_counter() - began, 2)
     output.clear_progress(output.PROGRESS_WIDTH)
-    gpus = sum(pool.count * pool.gpus_per_node for pool in fleet.pools)
+    gpus = sum(_gpus_by_node(given.fleet))
     report = JobsReport(
         policy=policy, seed=seed, gpus=gpus, figures=log.figures(gpus), seconds=seconds
     )
-    if files.rows is not None:
-        _write_rows(log, files.rows)
+    if rows is not None:
+        _write_rows(log, rows)
     if form == "json":
         output.write_json(report)
     else:
         output.write_lines(_table(report))
+
+
+def _log(given: Input, *, seed: int, policy: str, progress: rule_run.Progress) -> outcome.Log:
+    if policy == queue_rules.ENGINE:
+        engine = engine_run.EngineRun(
+            given.fleet, given.jobs, study=given.study, seed=seed, past=given.past
+        )
+        return engine.run(progress)
+    rule = queue_rules.named(policy)
+    nodes = _gpus_by_node(given.fleet)
+    return rule_run.RuleRun(
+        nodes, given.jobs, rule=rule, study=given.study, seed=seed, past=given.past
+    ).run(progress)
+
+
+def _gpus_by_node(fleet: fleet_spec.Fleet) -> list[int]:
+    divided = next((pool.name for pool in fleet.pools if pool.mig or pool.shares), None)
+    if divided is not None:
+        raise errors.InputError(
+            f"fleet {fleet.name}: pool {divided} divides its GPUs; remove mig or shares"
+        )
+    return [pool.gpus_per_node for pool in fleet.pools for _ in range(pool.count)]
 
 
 def _check_queues(files: Files, jobs: tuple[job_list.Job, ...], study: study_file.Study) -> None:

@@ -14,11 +14,20 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import msgspec
+
 from dovetail.answer import simulate
 from dovetail.kubetypes.core import nodes
 from dovetail.model import gangs, plan, policy
 from dovetail.sim.fleet import fleet_spec
-from dovetail.study.queueing import job_list, outcome, study_file, study_objects
+from dovetail.study.queueing import (
+    job_attempts,
+    job_list,
+    outcome,
+    past_runtimes,
+    study_file,
+    study_objects,
+)
 
 SCHEDULER: Final = "dovetail"
 MOST_TURNS_AT_ONCE: Final = 50  # decisions at one time, where evictions and starts alternate
@@ -39,6 +48,7 @@ class EngineRun:
         study: study_file.Study,
         seed: int = 0,
         policy_: policy.Policy = policy.DEFAULT,
+        past: past_runtimes.PastRuntimes | None = None,
     ) -> None:
         trees = study_objects.fleet_trees(fleet)
         trees += [study_objects.queue_tree(queue) for queue in study.queues]
@@ -46,10 +56,8 @@ class EngineRun:
         self._study = study
         self._jobs = {job.name: job for job in jobs}
         self._random = random.Random(seed)  # noqa: S311 (a study, not a secret)
-        self._remaining = {job.name: job.duration_seconds for job in jobs}
-        self._work_begins: dict[str, int] = {}  # by running job
-        self._failing: set[str] = set()  # running jobs whose attempt ends in a failure
-        self._attempt_seconds: dict[str, int] = {}
+        self._attempts = job_attempts.JobAttempts(jobs, study=study, seed=seed, log=self.log)
+        self._past = past_runtimes.PastRuntimes() if past is None else past
         self._pods_left = {job.name: job.pods for job in jobs}
         self._arrivals = list(reversed(jobs))
         self._serial = itertools.count()
@@ -115,6 +123,9 @@ class EngineRun:
     def _submit_due(self) -> None:
         while self._arrivals and self._arrivals[-1].submit_seconds <= self._now:
             job = self._arrivals.pop()
+            if self._study.predicts_runtimes and job.expected_seconds is None:
+                predicted = self._past.predict(job)
+                job = msgspec.structs.replace(job, expected_seconds=predicted)
             self._sim.submit(*study_objects.pods_of(job, scheduler=SCHEDULER))
 
     def _decide(self) -> None:
@@ -130,31 +141,13 @@ class EngineRun:
     def _note_starts(self) -> None:
         for placement in self._sim.plan.placements:
             job = self._jobs[_job_name(placement.pod.uid)]
-            if job.name not in self._work_begins:
-                restart = self._study.restart_seconds if self.log.has_started(job.name) else 0
-                delay = self._study.provisioning_seconds + restart
-                self._work_begins[job.name] = self._now + delay
-                self.log.start(job.name, self._now)
+            if not self._attempts.is_running(job):
+                self._attempts.start(job, self._now)
 
     def _seconds(self, gang: gangs.Gang, by_queue: int | None) -> int:
-        """How long a pod that starts now stays: delays, and the work that is left or done before it fails."""
+        """How long a pod that starts now stays."""
         source, _, name = gang.metadata.name.partition("/")
-        job = self._jobs[_job_name(name) if source == LONE_POD else name]
-        restart = self._study.restart_seconds if self.log.has_started(job.name) else 0
-        if job.name not in self._attempt_seconds:
-            self._attempt_seconds[job.name] = self._draw_attempt(job)
-        return self._study.provisioning_seconds + restart + self._attempt_seconds[job.name]
-
-    def _draw_attempt(self, job: job_list.Job) -> int:
-        remaining = self._remaining[job.name]
-        mean_gpu_hours = self._study.failure_mean_gpu_hours
-        if mean_gpu_hours is None:
-            return remaining
-        until_failure = self._random.expovariate(job.gpus / (mean_gpu_hours * HOUR))
-        if until_failure >= remaining:
-            return remaining
-        self._failing.add(job.name)
-        return max(1, int(until_failure))
+        return self._attempts.seconds(self._jobs[_job_name(name) if source == LONE_POD else name])
 
     def _pod_ended(self, pod_id: str, second: int) -> None:
         job = self._jobs[_job_name(pod_id)]
@@ -162,29 +155,19 @@ class EngineRun:
         if self._pods_left[job.name]:
             return
         self._pods_left[job.name] = job.pods
-        if job.name not in self._failing:
-            self.log.end(job.name, second)
+        if not self._attempts.fails(job):
+            self._attempts.end(job, second)
+            self._past.add(job)
             return
-        self._interrupt(job, second, outcome.FAILED)
+        self._attempts.interrupt(job, second, outcome.FAILED)
         self._sim.submit(*study_objects.pods_of(job, scheduler=SCHEDULER))
 
     def _decided(self, decided: plan.Plan, now: datetime.datetime) -> None:
         for eviction in decided.evictions:
             job = self._jobs[_job_name(eviction.pod.uid)]
-            if job.name in self._work_begins:
+            if self._attempts.is_running(job):
                 what = outcome.MOVED if eviction.moves_to else outcome.EVICTED
-                self._interrupt(job, self._now, what)
-
-    def _interrupt(self, job: job_list.Job, second: int, what: str) -> None:
-        """Keeps the work up to the last checkpoint."""
-        worked = max(0, second - self._work_begins.pop(job.name))
-        checkpoint = self._study.checkpoint_seconds
-        saved = worked // checkpoint * checkpoint if checkpoint else 0
-        saved = min(saved, self._remaining[job.name] - 1)
-        self._remaining[job.name] -= saved
-        self._attempt_seconds.pop(job.name, None)
-        self._failing.discard(job.name)
-        self.log.interrupt(job.name, second, what=what, lost_seconds=worked - saved)
+                self._attempts.interrupt(job, self._now, what)
 
     # Nodes
 
@@ -216,8 +199,8 @@ class EngineRun:
 
     def _displace(self, job: job_list.Job) -> None:
         """All pods of the job: one that loses a member cannot go on."""
-        if job.name in self._work_begins:
-            self._interrupt(job, self._now, outcome.NODE_LOST)
+        if self._attempts.is_running(job):
+            self._attempts.interrupt(job, self._now, outcome.NODE_LOST)
         for number in range(job.pods):
             self._sim.displace(f"{job.name}-{number}")
 

@@ -47,6 +47,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     provisioning_seconds: Seconds = 0  # of every start, before work begins
     failure_mean_gpu_hours: Hours | None = None  # GPU-hours of work between two failures of a job
     node_loss: NodeLoss | None = None
+    predicts_runtimes: bool = False  # the engine gets durations predicted from jobs that ended
     decision_seconds: Seconds = 0  # decisions at multiples of it; 0: at every event
 
 
