@@ -11,7 +11,7 @@ from dovetail import errors
 from dovetail.cli.answers import sim_command
 from dovetail.sim import timed_jobs, virtual_run
 from dovetail.sim.fleet import fleet_spec
-from dovetail.study.queueing import engine_run, job_list, outcome, study_file
+from dovetail.study.queueing import engine_run, job_list, job_log, study_file
 
 HEADER = "name,submit_s,duration_s,num_gpus,queue\n"
 
@@ -21,7 +21,7 @@ def fleet(nodes: int = 1, gpus: int = 4) -> fleet_spec.Fleet:
     return fleet_spec.Fleet(name="study", pools=(pool,))
 
 
-def run(text: str, *, nodes: int = 1, seed: int = 0, **study: object) -> outcome.Log:
+def run(text: str, *, nodes: int = 1, seed: int = 0, **study: object) -> job_log.Log:
     jobs = job_list.read(HEADER + text, file="jobs.csv")
     assumptions = study_file.Study(**study)  # type: ignore[arg-type]
     return engine_run.EngineRun(fleet(nodes), jobs, study=assumptions, seed=seed).run()
@@ -67,7 +67,7 @@ def test_a_queue_reclaims_its_quota_and_the_victim_goes_on_from_its_checkpoint()
     text = "lent,0,1000,4,a\nowner,350,100,2,b\n"
     log = run(text, queues=queues, checkpoint_seconds=100, restart_seconds=30)
     assert log.rows["owner"].first_start_s == 350
-    assert log.interruptions == {outcome.EVICTED: 1}
+    assert log.interruptions == {job_log.EVICTED: 1}
     # 300 of 350 s were saved; it starts again at 450 and needs 30 s and the other 700.
     assert (log.rows["lent"].lost_gpu_s, log.rows["lent"].end_s) == (50 * 4, 450 + 30 + 700)
 
@@ -93,7 +93,7 @@ def test_failures_and_lost_nodes_follow_from_the_seed() -> None:
     ]
     ends = [[row.end_s for row in log.rows.values()] for log in runs]
     assert ends[0] == ends[1] != ends[2]
-    assert set(runs[0].interruptions) == {outcome.FAILED, outcome.NODE_LOST}
+    assert set(runs[0].interruptions) == {job_log.FAILED, job_log.NODE_LOST}
     assert runs[0].ended == 6
 
 

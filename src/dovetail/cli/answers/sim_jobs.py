@@ -19,10 +19,10 @@ from dovetail.study import openb_files
 from dovetail.study.queueing import (
     engine_run,
     job_list,
-    outcome,
+    job_log,
+    job_rules,
     past_runtimes,
     philly_files,
-    queue_rules,
     rule_run,
     study_file,
 )
@@ -52,7 +52,7 @@ class JobsReport(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     seed: int
     gpus: int
-    figures: outcome.Figures
+    figures: job_log.Figures
     seconds: float
 
 
@@ -80,8 +80,8 @@ def run_philly(
 
 
 def _check_policy(policy: str) -> None:
-    if policy != queue_rules.ENGINE:
-        queue_rules.named(policy)
+    if policy != job_rules.ENGINE:
+        job_rules.named(policy)
 
 
 def _scale(part: str) -> float:
@@ -119,13 +119,13 @@ def _run_and_report(given: Input, *, seed: int, policy: str, form: str, rows: st
         output.write_lines(_table(report))
 
 
-def _log(given: Input, *, seed: int, policy: str, progress: rule_run.Progress) -> outcome.Log:
-    if policy == queue_rules.ENGINE:
+def _log(given: Input, *, seed: int, policy: str, progress: rule_run.Progress) -> job_log.Log:
+    if policy == job_rules.ENGINE:
         engine = engine_run.EngineRun(
             given.fleet, given.jobs, study=given.study, seed=seed, past=given.past
         )
         return engine.run(progress)
-    rule = queue_rules.named(policy)
+    rule = job_rules.named(policy)
     nodes = _gpus_by_node(given.fleet)
     return rule_run.RuleRun(
         nodes, given.jobs, rule=rule, study=given.study, seed=seed, past=given.past
@@ -158,8 +158,8 @@ def _text(file: str) -> str:
         raise errors.InputError(f"{file}: cannot be read: {error}") from None
 
 
-def _write_rows(log: outcome.Log, file: str) -> None:
-    columns = [field.name for field in msgspec.structs.fields(outcome.JobRow)]
+def _write_rows(log: job_log.Log, file: str) -> None:
+    columns = [field.name for field in msgspec.structs.fields(job_log.JobRow)]
     try:
         with Path(file).open("w", encoding="utf-8", newline="") as stream:
             writer = csv.DictWriter(stream, columns, lineterminator="\n")

@@ -23,7 +23,7 @@ from dovetail.sim.fleet import fleet_spec
 from dovetail.study.queueing import (
     job_attempts,
     job_list,
-    outcome,
+    job_log,
     past_runtimes,
     study_file,
     study_objects,
@@ -52,7 +52,7 @@ class EngineRun:
     ) -> None:
         trees = study_objects.fleet_trees(fleet)
         trees += [study_objects.queue_tree(queue) for queue in study.queues]
-        self.log = outcome.Log(jobs)
+        self.log = job_log.Log(jobs)
         self._study = study
         self._jobs = {job.name: job for job in jobs}
         self._random = random.Random(seed)  # noqa: S311 (a study, not a secret)
@@ -71,7 +71,7 @@ class EngineRun:
         )
         self._plan_losses()
 
-    def run(self, progress: Progress | None = None) -> outcome.Log:
+    def run(self, progress: Progress | None = None) -> job_log.Log:
         """Until all jobs have ended, or those that wait can never start."""
         while True:
             self._submit_due()
@@ -159,14 +159,14 @@ class EngineRun:
             self._attempts.end(job, second)
             self._past.add(job)
             return
-        self._attempts.interrupt(job, second, outcome.FAILED)
+        self._attempts.interrupt(job, second, job_log.FAILED)
         self._sim.submit(*study_objects.pods_of(job, scheduler=SCHEDULER))
 
     def _decided(self, decided: plan.Plan, now: datetime.datetime) -> None:
         for eviction in decided.evictions:
             job = self._jobs[_job_name(eviction.pod.uid)]
             if self._attempts.is_running(job):
-                what = outcome.MOVED if eviction.moves_to else outcome.EVICTED
+                what = job_log.MOVED if eviction.moves_to else job_log.EVICTED
                 self._attempts.interrupt(job, self._now, what)
 
     # Nodes
@@ -200,7 +200,7 @@ class EngineRun:
     def _displace(self, job: job_list.Job) -> None:
         """All pods of the job: one that loses a member cannot go on."""
         if self._attempts.is_running(job):
-            self._attempts.interrupt(job, self._now, outcome.NODE_LOST)
+            self._attempts.interrupt(job, self._now, job_log.NODE_LOST)
         for number in range(job.pods):
             self._sim.displace(f"{job.name}-{number}")
 

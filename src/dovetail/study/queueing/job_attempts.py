@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-from dovetail.study.queueing import job_list, outcome, study_file
+from dovetail.study.queueing import job_list, job_log, study_file
 
 HOUR: Final = 3600
 
@@ -19,7 +19,7 @@ class JobAttempts:
     """Jobs between their submission and their end."""
 
     def __init__(
-        self, jobs: Sequence[job_list.Job], *, study: study_file.Study, seed: int, log: outcome.Log
+        self, jobs: Sequence[job_list.Job], *, study: study_file.Study, seed: int, log: job_log.Log
     ) -> None:
         self._study = study
         self._log = log

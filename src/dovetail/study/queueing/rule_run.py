@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from dovetail import errors
 from dovetail.study.queueing import (
-    gpu_nodes,
     job_attempts,
     job_list,
-    outcome,
+    job_log,
+    job_rules,
+    node_room,
     past_runtimes,
-    queue_rules,
     study_file,
 )
 
@@ -27,9 +27,9 @@ Group = tuple[str, int, int]  # jobs of one queue and shape: if the first has no
 
 
 class _Entry(NamedTuple):
-    rank: queue_rules.Rank
+    rank: job_rules.Rank
     serial: int
-    waiting: queue_rules.Waiting
+    waiting: job_rules.Waiting
 
 
 class RuleRun:
@@ -40,19 +40,19 @@ class RuleRun:
         gpus_by_node: Sequence[int],
         jobs: Sequence[job_list.Job],
         *,
-        rule: queue_rules.Rule,
+        rule: job_rules.Rule,
         study: study_file.Study,
         seed: int = 0,
         past: past_runtimes.PastRuntimes | None = None,
     ) -> None:
         if study.node_loss is not None:
             raise errors.InputError("nodeLoss: only the policy dovetail knows lost nodes")
-        self.log = outcome.Log(jobs)
+        self.log = job_log.Log(jobs)
         self._rule = rule
         self._jobs = {job.name: job for job in jobs}
         self._attempts = job_attempts.JobAttempts(jobs, study=study, seed=seed, log=self.log)
         self._past = past_runtimes.PastRuntimes() if past is None else past
-        self._nodes = gpu_nodes.GpuNodes(gpus_by_node)
+        self._nodes = node_room.GpuNodes(gpus_by_node)
         self._view = _view(jobs, study, self._nodes.total)
         self._groups: dict[Group, list[_Entry]] = {}
         self._served: dict[str, int] = {}  # GPU-seconds before the present start
@@ -61,7 +61,7 @@ class RuleRun:
         self._attempt: dict[str, int] = {}  # serial of the present attempt, by running job
         self._serial = itertools.count()
 
-    def run(self, progress: Progress | None = None) -> outcome.Log:
+    def run(self, progress: Progress | None = None) -> job_log.Log:
         """Until all jobs have ended, or those that wait can never start."""
         while (second := self._next_second()) is not None:
             self._view.now = second
@@ -86,7 +86,7 @@ class RuleRun:
                 continue  # it was evicted since
             job = self._jobs[name]
             if self._attempts.fails(job):
-                self._interrupt(self._view.running[name], outcome.FAILED)
+                self._interrupt(self._view.running[name], job_log.FAILED)
                 continue
             self._leave(self._view.running[name])
             self._attempts.end(job, second)
@@ -100,7 +100,7 @@ class RuleRun:
             self._enqueue(job)
 
     def _enqueue(self, job: job_list.Job) -> None:
-        waiting = queue_rules.Waiting(
+        waiting = job_rules.Waiting(
             job=job,
             predicted_seconds=self._past.predict(job),
             served_gpu_seconds=self._served.get(job.name, 0),
@@ -130,7 +130,7 @@ class RuleRun:
             tried.add(group)
 
     def _next_group(self, tried: set[Group]) -> Group | None:
-        best: tuple[float, queue_rules.Rank, int] | None = None
+        best: tuple[float, job_rules.Rank, int] | None = None
         best_group = None
         for group, entries in self._groups.items():
             if not entries or group in tried:
@@ -141,12 +141,12 @@ class RuleRun:
                 best, best_group = rank, group
         return best_group
 
-    def _start(self, waiting: queue_rules.Waiting) -> bool:
+    def _start(self, waiting: job_rules.Waiting) -> bool:
         job = waiting.job
         nodes = self._nodes.place(job.pods, job.gpus_per_pod)
         if nodes is None and self._rule.victims is not None:
             for victim in self._victims(waiting):
-                self._interrupt(victim, outcome.EVICTED)
+                self._interrupt(victim, job_log.EVICTED)
             nodes = self._nodes.place(job.pods, job.gpus_per_pod)
         if nodes is None:
             return False
@@ -156,7 +156,7 @@ class RuleRun:
         self._attempt[job.name] = serial
         heapq.heappush(self._ends, (self._view.now + seconds, serial, job.name))
         self._view.used[job.queue] += job.gpus
-        self._view.running[job.name] = queue_rules.Running(
+        self._view.running[job.name] = job_rules.Running(
             job=job,
             since=self._view.now,
             served_gpu_seconds=waiting.served_gpu_seconds,
@@ -165,11 +165,11 @@ class RuleRun:
         )
         return True
 
-    def _victims(self, waiting: queue_rules.Waiting) -> list[queue_rules.Running]:
+    def _victims(self, waiting: job_rules.Waiting) -> list[job_rules.Running]:
         """The fewest of those that the rule offers, in its order, without which the job has room; else none."""
         assert self._rule.victims is not None
         job = waiting.job
-        chosen: list[queue_rules.Running] = []
+        chosen: list[job_rules.Running] = []
         fits = False
         for victim in self._rule.victims(waiting, self._view):
             self._nodes.release(victim.nodes, victim.job.gpus_per_pod)
@@ -187,7 +187,7 @@ class RuleRun:
             self._nodes.take(victim.nodes, victim.job.gpus_per_pod)
         return needed
 
-    def _reservation(self, waiting: queue_rules.Waiting) -> tuple[int, int]:
+    def _reservation(self, waiting: job_rules.Waiting) -> tuple[int, int]:
         """When the job is expected to have its GPUs, by count, and how many more are free then."""
         free = self._nodes.free_total
         end = self._view.now
@@ -201,7 +201,7 @@ class RuleRun:
 
     # Jobs
 
-    def _interrupt(self, running: queue_rules.Running, what: str) -> None:
+    def _interrupt(self, running: job_rules.Running, what: str) -> None:
         job = running.job
         served = (self._view.now - running.since) * job.gpus
         self._served[job.name] = running.served_gpu_seconds + served
@@ -209,7 +209,7 @@ class RuleRun:
         self._attempts.interrupt(job, self._view.now, what)
         self._enqueue(job)
 
-    def _leave(self, running: queue_rules.Running) -> None:
+    def _leave(self, running: job_rules.Running) -> None:
         job = running.job
         self._nodes.release(running.nodes, job.gpus_per_pod)
         self._view.used[job.queue] -= job.gpus
@@ -217,16 +217,16 @@ class RuleRun:
         del self._attempt[job.name]
 
 
-def _view(jobs: Sequence[job_list.Job], study: study_file.Study, gpus: int) -> queue_rules.View:
+def _view(jobs: Sequence[job_list.Job], study: study_file.Study, gpus: int) -> job_rules.View:
     quotas = {queue.name: queue.quota for queue in study.queues}
     weights = {queue.name: queue.weight for queue in study.queues}
     for queue in {job.queue for job in jobs} - set(quotas):
         # Jobs without a queue share what there is.
         quotas[queue], weights[queue] = (0 if study.queues else gpus), 1
-    return queue_rules.View(quotas, weights, gpus)
+    return job_rules.View(quotas, weights, gpus)
 
 
-def _is_harmless(waiting: queue_rules.Waiting, spare: tuple[int, int] | None, now: int) -> bool:
+def _is_harmless(waiting: job_rules.Waiting, spare: tuple[int, int] | None, now: int) -> bool:
     """Whether the job leaves the reserved start of another one alone."""
     if spare is None:
         return True
@@ -234,7 +234,7 @@ def _is_harmless(waiting: queue_rules.Waiting, spare: tuple[int, int] | None, no
     return now + waiting.predicted_seconds <= until or waiting.job.gpus <= gpus
 
 
-def _spent(spare: tuple[int, int], started: queue_rules.Waiting, now: int) -> tuple[int, int]:
+def _spent(spare: tuple[int, int], started: job_rules.Waiting, now: int) -> tuple[int, int]:
     until, gpus = spare
     outlasts = now + started.predicted_seconds > until
     return until, gpus - started.job.gpus if outlasts else gpus

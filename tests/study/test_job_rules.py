@@ -16,10 +16,10 @@ from dovetail import errors
 from dovetail.cli.answers import sim_command
 from dovetail.study.queueing import (
     job_list,
-    outcome,
+    job_log,
+    job_rules,
     past_runtimes,
     philly_files,
-    queue_rules,
     rule_run,
     study_file,
 )
@@ -33,12 +33,12 @@ def job(name: str, at: int, seconds: int, gpus: int, queue: str = "a") -> job_li
     )
 
 
-def run(policy: str, *jobs: job_list.Job, nodes: tuple[int, ...] = (4, 4)) -> outcome.Log:
+def run(policy: str, *jobs: job_list.Job, nodes: tuple[int, ...] = (4, 4)) -> job_log.Log:
     study = study_file.Study(queues=QUEUES, checkpoint_seconds=10)
-    return rule_run.RuleRun(nodes, jobs, rule=queue_rules.named(policy), study=study).run()
+    return rule_run.RuleRun(nodes, jobs, rule=job_rules.named(policy), study=study).run()
 
 
-def starts(log: outcome.Log) -> dict[str, int | None]:
+def starts(log: job_log.Log) -> dict[str, int | None]:
     return {row.name: row.first_start_s for row in log.rows.values()}
 
 
@@ -83,7 +83,7 @@ def test_an_owner_takes_its_quota_back_and_the_borrower_goes_on_later(policy: st
     jobs = (job("own", 0, 500, 4), job("lent", 1, 500, 4), job("owner", 61, 100, 4, "b"))
     log = run(policy, *jobs)
     assert starts(log)["owner"] == 61
-    assert log.interruptions == {outcome.EVICTED: 1}
+    assert log.interruptions == {job_log.EVICTED: 1}
     # 60 of 500 s were saved.
     assert log.rows["lent"].end_s == 161 + 440
     assert starts(run("pooled", *jobs))["owner"] == 500
@@ -96,7 +96,7 @@ def test_a_job_beyond_its_quota_evicts_no_borrower() -> None:
 
 
 def test_little_service_evicts_long_service() -> None:
-    served = queue_rules.TIRESIAS_GPU_SECONDS // 4 + 1
+    served = job_rules.TIRESIAS_GPU_SECONDS // 4 + 1
     log = run("tiresias", job("old", 0, 90_000, 4), job("new", served, 60, 4), nodes=(4,))
     assert starts(log)["new"] == served
     assert log.rows["old"].interruptions == 1
@@ -116,9 +116,7 @@ SHAPES = st.tuples(
 )
 
 
-@given(
-    shapes=st.lists(SHAPES, min_size=1, max_size=25), policy=st.sampled_from([*queue_rules.RULES])
-)
+@given(shapes=st.lists(SHAPES, min_size=1, max_size=25), policy=st.sampled_from([*job_rules.RULES]))
 def test_no_rule_uses_more_gpus_than_there_are_and_all_jobs_end(
     shapes: list[tuple[int, int, int, str]], policy: str
 ) -> None:
@@ -136,7 +134,7 @@ def test_no_rule_uses_more_gpus_than_there_are_and_all_jobs_end(
 
 def test_a_wrong_policy_lists_all() -> None:
     with pytest.raises(errors.NotFound, match=r"there are: fifo, pooled.*dovetail"):
-        queue_rules.named("best")
+        job_rules.named("best")
 
 
 def test_philly_runs_its_window_and_learns_from_what_ended_before(tmp_path: Path) -> None:
