@@ -72,6 +72,15 @@ def test_a_queue_reclaims_its_quota_and_the_victim_goes_on_from_its_checkpoint()
     assert (log.rows["lent"].lost_gpu_s, log.rows["lent"].end_s) == (50 * 4, 450 + 30 + 700)
 
 
+def test_a_job_that_moves_for_another_goes_on_elsewhere_and_ends() -> None:
+    queues = (study_file.StudyQueue(name="a", quota=8),)
+    text = "p,0,50,2,a\nq,0,1000,2,a\nr,0,1000,2,a\nwhole,60,100,4,a\n"
+    log = run(text, nodes=2, queues=queues, checkpoint_seconds=10)
+    assert log.interruptions == {job_log.MOVED: 1}
+    assert log.rows["whole"].first_start_s == 60
+    assert {row.end_s for row in log.rows.values()} == {50, 160, 1000}
+
+
 def test_a_job_may_be_named_like_the_pod_of_another() -> None:
     log = run("a,0,100,1,\na-0,0,700,1,\n")
     assert {row.name: row.end_s for row in log.rows.values()} == {"a": 100, "a-0": 700}

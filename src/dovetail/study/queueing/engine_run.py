@@ -139,8 +139,11 @@ class EngineRun:
     # Jobs
 
     def _note_starts(self) -> None:
-        for placement in self._sim.plan.placements:
-            job = self._jobs[_job_name(placement.pod.uid)]
+        started = [placement.pod.uid for placement in self._sim.plan.placements]
+        # Pods that move start in the same turn, without a placement of their own.
+        started += [eviction.pod.uid for eviction in self._sim.plan.evictions if eviction.moves_to]
+        for pod_id in started:
+            job = self._jobs[_job_name(pod_id)]
             if not self._attempts.is_running(job):
                 self._attempts.start(job, self._now)
 
