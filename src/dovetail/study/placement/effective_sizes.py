@@ -12,11 +12,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dovetail.study import workload
+from dovetail.model import pod_mix
 from dovetail.study.placement.cluster_state import Floats
 
 STEP_MILLI = 10  # the grid of the knapsack; sizes are rounded up to it
-_STEPS = workload.MILLI // STEP_MILLI
+_STEPS = pod_mix.MILLI // STEP_MILLI
 _TOLERANCE = 1e-9
 _MAX_PIVOTS = 2_000  # far above what 10 to 20 sizes need
 
