@@ -133,10 +133,11 @@ def test_taking_more_than_a_device_has_is_an_error() -> None:
 def test_a_learned_mix_counts_arrivals_at_growing_distances() -> None:
     source = mix_source.learned()
     sizes = []
-    for _ in range(100):
+    for arrived in range(1, 41):
         source.arrived(build.whole(1))
         sizes.append(sum(count for _, count in source.current.counts))
-    assert sorted(set(sizes)) == [0, 25, 56, 95]
+        assert sizes[-1] == pod_mix.last_count(arrived)
+    assert sorted(set(sizes)) == [0, 5, 10, 15, 20, 26, 32, 38]
 
 
 def test_the_typical_mix_is_cut_at_95_percent_of_the_pods() -> None:

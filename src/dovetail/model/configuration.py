@@ -174,6 +174,13 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
             extra_json_schema={"enum": list(policy.ImageRequirements)},
         ),
     ] = policy.ImageRequirements.WARN.value
+    placement: Annotated[
+        policy.Placement,
+        Meta(
+            description="what decides between nodes: `tight-fit`, or `expected-loss`, which learns "
+            "the mix of pods"
+        ),
+    ] = policy.Placement.TIGHT_FIT
     weights: policy.Weights = policy.Weights()
 
 
@@ -475,6 +482,7 @@ def policy_of(configuration: SchedulerConfiguration) -> policy.Policy:
     )
     batch = policy.Batch(**msgspec.structs.asdict(configuration.queues))
     return policy.Policy(
+        placement=configuration.decide.placement,
         weights=configuration.decide.weights,
         ownership=ownership,
         batch=batch,

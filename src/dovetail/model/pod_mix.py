@@ -13,6 +13,8 @@ import msgspec
 
 MILLI = 1000  # of one GPU
 TYPICAL_PERCENT = 95  # of the pods of a mix, as FGD's published runs set it
+FIRST_COUNT = 5  # pods before the first count, and added to each distance
+GROWTH_PERCENT = 105  # of the pods of a count, at the next one
 
 
 class Shape(msgspec.Struct, frozen=True, order=True):
@@ -59,6 +61,19 @@ def mix_of(shapes: Iterable[Shape]) -> Mix:
 def mix_of_counts(counts: Mapping[Shape, int]) -> Mix:
     """The mix with these counts."""
     return Mix(counts=tuple(sorted(counts.items())))
+
+
+def next_count(pods: int) -> int:
+    """How many pods there are when a mix of so many is counted again: tables are computed for each count."""
+    return GROWTH_PERCENT * pods // 100 + FIRST_COUNT
+
+
+def last_count(pods: int) -> int:
+    """How many of so many pods the latest count took in; 0 while there are too few."""
+    counted, upcoming = 0, FIRST_COUNT
+    while upcoming <= pods:
+        counted, upcoming = upcoming, next_count(upcoming)
+    return counted
 
 
 def typical(mix: Mix) -> Mix:

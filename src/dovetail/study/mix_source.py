@@ -1,6 +1,6 @@
 """The mix of pods that a policy expects: known from the start, or counted from what has arrived so far.
 
-Given arrivals. A learned mix is empty for the first 25 arrivals, then counted again at growing distances, because a
+Given arrivals. A learned mix is empty for the first 5 arrivals, then counted again at growing distances, because a
 policy computes its tables again for each. Never looks ahead.
 """
 
@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections import Counter
 
 from dovetail.model import pod_mix
-
-FIRST_COUNT = 25  # arrivals before the first count
-GROWTH = 1.25
 
 
 class MixSource:
@@ -22,7 +19,7 @@ class MixSource:
         self.current = mix
         self._is_learning = is_learning
         self._arrived: Counter[pod_mix.Shape] = Counter()
-        self._count_next = FIRST_COUNT
+        self._count_next = pod_mix.FIRST_COUNT
 
     def arrived(self, shape: pod_mix.Shape) -> None:
         """Counts an arrival, placed or not."""
@@ -30,7 +27,7 @@ class MixSource:
             return
         self._arrived[shape] += 1
         if self._arrived.total() == self._count_next:
-            self._count_next = int(GROWTH * self._count_next) + FIRST_COUNT
+            self._count_next = pod_mix.next_count(self._count_next)
             self.current = pod_mix.mix_of_counts(self._arrived)
 
 

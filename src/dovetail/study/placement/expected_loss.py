@@ -12,8 +12,8 @@ from collections import Counter
 import numpy as np
 
 from dovetail.model import pod_mix
+from dovetail.schedule.node.score import effective_sizes
 from dovetail.study.placement import (
-    effective_sizes,
     kept_scores,
     scarcity,
     sharing_candidates,
@@ -86,7 +86,7 @@ class ExpectedLoss:
         after = self._unusable.after_sharing(shape, options.nodes, options.free)
         costs = self._more_unusable(options.nodes, after)
         steps = (options.free / effective_sizes.STEP_MILLI).astype(np.intp)
-        costs = costs + PATTERN_WEIGHT * self._patterns.loss(shape.gpu_milli)[steps]
+        costs = costs + PATTERN_WEIGHT * np.array(self._patterns.loss(shape.gpu_milli))[steps]
         costs = np.round(costs, _DECIMALS)
 
         # By node, then cost, then the fullest device: the first of each node is its best.
