@@ -207,5 +207,6 @@ def _demand_by_models(mix: pod_mix.Mix) -> dict[tuple[str, ...], int]:
     demand: Counter[tuple[str, ...]] = Counter()
     for shape, count in mix.counts:
         if shape.gpus and shape.models:
-            demand[shape.models] += shape.total_gpu_milli * count
+            models = tuple(dict.fromkeys(shape.models))  # traces name some of them twice
+            demand[models] += shape.total_gpu_milli * count
     return dict(demand)

@@ -32,7 +32,7 @@ _OPTION = claims.ExactDeviceRequest | claims.DeviceSubRequest
 class Gpus(NamedTuple):
     """GPUs that a part of a pod asks for. No models: any will do."""
 
-    count: int = 0
+    gpus: int = 0
     milli: int = 0  # of each
     models: frozenset[str] | None = None
 
@@ -82,7 +82,7 @@ class ShapeReader:
             class_name = self._class_of_resource.get(name, "")
             option = claims.ExactDeviceRequest(device_class_name=class_name, count=count)
             by_devices = self._of_option(option)
-            if by_devices.count:
+            if by_devices.gpus:
                 yield by_devices
                 continue
             milli = min(gpu_ledger.plugin_cost(name, 1, {}), pod_mix.MILLI)
@@ -95,8 +95,10 @@ class ShapeReader:
                 continue
             text = codec.encode_struct(spec)
             if text not in self._by_spec:
-                options = filter(None, map(_first_option, spec.devices.requests))
-                self._by_spec[text] = tuple(map(self._of_option, options))
+                options = [_first_option(request) for request in spec.devices.requests]
+                self._by_spec[text] = tuple(
+                    self._of_option(option) for option in options if option is not None
+                )
             yield from self._by_spec[text]
 
     def _spec(self, pod: pods.Pod, entry: pods.PodResourceClaim) -> claims.ResourceClaimSpec | None:
@@ -144,10 +146,10 @@ class ShapeReader:
 
 def _together(parts: Iterable[Gpus]) -> tuple[int, int]:
     """GPUs of a pod and milli-GPU of each: one share stays a share, anything else counts in whole GPUs."""
-    asked = [part for part in parts if part.count and part.milli]
-    if len(asked) == 1 and asked[0].count == 1:
+    asked = [part for part in parts if part.gpus and part.milli]
+    if len(asked) == 1 and asked[0].gpus == 1:
         return 1, asked[0].milli
-    total = sum(part.count * part.milli for part in asked)
+    total = sum(part.gpus * part.milli for part in asked)
     gpus = -(-total // pod_mix.MILLI)
     return gpus, pod_mix.MILLI if gpus else 0
 

@@ -20,7 +20,7 @@ class _Demand(NamedTuple):
     """A shape of the mix, and how often it occurs."""
 
     shape: pod_mix.Shape
-    count: int
+    pods: int
     milli_cpu: int
 
 
@@ -66,12 +66,12 @@ class UnusableGpu:
             offer = offers[shape.gpu_milli]
             fits = state.milli_cpu >= demand.milli_cpu and offer.at_least >= shape.gpus
             if not fits or not shape.accepts(state.model):
-                expected += demand.count * state.idle
+                expected += demand.pods * state.idle
                 continue
-            expected += demand.count * offer.too_small
+            expected += demand.pods * offer.too_small
             copies = offer.copies if shape.is_sharing else state.full // shape.gpus
             repeats = min(copies, state.milli_cpu // demand.milli_cpu)
-            filled += demand.count * repeats * shape.total_gpu_milli
+            filled += demand.pods * repeats * shape.total_gpu_milli
 
         left_over = state.idle * self.pods - filled
         share = self._repeated_share
