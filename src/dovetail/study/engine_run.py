@@ -16,6 +16,7 @@ from dovetail.kubetypes.resource import claims
 from dovetail.model import pod_mix, policy
 from dovetail.schedule import decide
 from dovetail.study import workload
+from dovetail.world import events
 from dovetail.world.events import Changed, ObjectKey
 from dovetail.world.world import MixInForce, World
 
@@ -85,6 +86,7 @@ class EngineCluster:
     def _apply(self, kind: str, tree: Tree) -> object:
         version = "v1" if kind in ("Pod", "Node") else registry.RESOURCE_V1
         decoded = codec.decode({"apiVersion": version, "kind": kind, **tree}).struct
+        assert isinstance(decoded, events.Object), kind
         self.world.apply(Changed(decoded))
         return decoded
 
