@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dovetail.model import pod_mix
 from dovetail.study import workload
 from dovetail.study.placement import cluster_state
 
@@ -25,23 +26,23 @@ def cluster(*nodes: workload.Node) -> cluster_state.ClusterState:
 
 def share(
     gpu_milli: int, *, cpu_milli: int = 1_000, models: tuple[str, ...] = (), memory_mib: int = 0
-) -> workload.Shape:
-    return workload.Shape(
+) -> pod_mix.Shape:
+    return pod_mix.Shape(
         cpu_milli=cpu_milli, gpu_milli=gpu_milli, gpus=1, models=models, memory_mib=memory_mib
     )
 
 
 def whole(
     gpus: int, *, cpu_milli: int = 1_000, models: tuple[str, ...] = (), memory_mib: int = 0
-) -> workload.Shape:
-    return workload.Shape(
+) -> pod_mix.Shape:
+    return pod_mix.Shape(
         cpu_milli=cpu_milli, gpu_milli=1000, gpus=gpus, models=models, memory_mib=memory_mib
     )
 
 
-def cpu_only(cpu_milli: int) -> workload.Shape:
-    return workload.Shape(cpu_milli=cpu_milli, gpu_milli=0, gpus=0, models=())
+def cpu_only(cpu_milli: int) -> pod_mix.Shape:
+    return pod_mix.Shape(cpu_milli=cpu_milli, gpu_milli=0, gpus=0, models=())
 
 
-def mix(*counts: tuple[workload.Shape, int]) -> workload.Mix:
-    return workload.mix_of_counts(dict(counts))
+def mix(*counts: tuple[pod_mix.Shape, int]) -> pod_mix.Mix:
+    return pod_mix.mix_of_counts(dict(counts))

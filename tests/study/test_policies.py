@@ -7,6 +7,7 @@ import random
 import pytest
 
 from dovetail import errors
+from dovetail.model import pod_mix
 from dovetail.study import mix_source, placement_run, policy_names, workload
 from dovetail.study.placement import cluster_state, policies
 from tests.study import build
@@ -21,7 +22,7 @@ MIX = build.mix(
 
 
 def chosen(
-    policy: str, cluster: cluster_state.ClusterState, shape: workload.Shape
+    policy: str, cluster: cluster_state.ClusterState, shape: pod_mix.Shape
 ) -> tuple[int, int]:
     setting = policies.Setting(cluster, mix_source.known(MIX), seed=1)
     return policies.POLICIES[policy](setting)(shape, cluster.feasible(shape))
@@ -65,7 +66,7 @@ def test_an_unknown_name_lists_the_choices() -> None:
     ],
 )
 def test_each_rule_takes_the_node_it_is_meant_to(
-    policy: str, shape: workload.Shape, expected: tuple[int, int]
+    policy: str, shape: pod_mix.Shape, expected: tuple[int, int]
 ) -> None:
     assert chosen(policy, half_used(), shape) == expected
 
@@ -132,12 +133,13 @@ def test_taking_more_than_a_device_has_is_an_error() -> None:
 def test_a_learned_mix_counts_arrivals_at_growing_distances() -> None:
     source = mix_source.learned()
     sizes = []
-    for _ in range(100):
+    for arrived in range(1, 41):
         source.arrived(build.whole(1))
         sizes.append(sum(count for _, count in source.current.counts))
-    assert sorted(set(sizes)) == [0, 25, 56, 95]
+        assert sizes[-1] == pod_mix.last_count(arrived)
+    assert sorted(set(sizes)) == [0, 5, 10, 15, 20, 26, 32, 38]
 
 
 def test_the_typical_mix_is_cut_at_95_percent_of_the_pods() -> None:
     mix = build.mix((build.whole(1), 90), (build.share(500), 6), (build.share(300), 4))
-    assert [count for _, count in workload.typical(mix).counts] == [90, 6]
+    assert [count for _, count in pod_mix.typical(mix).counts] == [90, 6]

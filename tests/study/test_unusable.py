@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dovetail.model import pod_mix
 from dovetail.study import workload
 from dovetail.study.placement import cluster_state, unusable
 from tests.study import build
@@ -16,10 +17,10 @@ MODELS = ("A10", "T4")
 
 
 @st.composite
-def shapes(draw: st.DrawFn) -> workload.Shape:
+def shapes(draw: st.DrawFn) -> pod_mix.Shape:
     milli = draw(st.sampled_from((0, *SIZES)))
     gpus = 0 if not milli else 1 if milli < 1000 else draw(st.sampled_from((1, 2, 4)))
-    return workload.Shape(
+    return pod_mix.Shape(
         cpu_milli=draw(st.sampled_from((1_000, 4_000, 12_000))),
         gpu_milli=milli,
         gpus=gpus,
@@ -51,12 +52,12 @@ MIXES = st.dictionaries(shapes(), st.integers(1, 9), min_size=1, max_size=5).fil
 )
 def test_what_a_placement_would_do_is_what_it_does(
     nodes: list[workload.Node],
-    counts: dict[workload.Shape, int],
-    placed: list[workload.Shape],
+    counts: dict[pod_mix.Shape, int],
+    placed: list[pod_mix.Shape],
     share: float,
 ) -> None:
     cluster = build.cluster(*nodes)
-    mix = workload.mix_of_counts(counts)
+    mix = pod_mix.mix_of_counts(counts)
     table = unusable.UnusableGpu(cluster, mix, repeated_share=share)
     for shape in placed:
         feasible = np.flatnonzero(cluster.feasible(shape))
@@ -77,16 +78,16 @@ def test_what_a_placement_would_do_is_what_it_does(
 
 @given(nodes=NODES, counts=MIXES)
 def test_published_sums_are_the_same_sums(
-    nodes: list[workload.Node], counts: dict[workload.Shape, int]
+    nodes: list[workload.Node], counts: dict[pod_mix.Shape, int]
 ) -> None:
     cluster = build.cluster(*nodes)
-    mix = workload.mix_of_counts(counts)
+    mix = pod_mix.mix_of_counts(counts)
     exact = unusable.UnusableGpu(cluster, mix)
     published = unusable.UnusableGpu(cluster, mix, as_published=True)
     assert published.by_node / published.scale == pytest.approx(exact.by_node / exact.scale)
 
 
-def _counted(cluster: cluster_state.ClusterState, mix: workload.Mix, share: float) -> list[float]:
+def _counted(cluster: cluster_state.ClusterState, mix: pod_mix.Mix, share: float) -> list[float]:
     """The definition, node by node and shape by shape."""
     by_node = []
     for number, node in enumerate(cluster.nodes):

@@ -174,6 +174,14 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
             extra_json_schema={"enum": list(policy.ImageRequirements)},
         ),
     ] = policy.ImageRequirements.WARN.value
+    placement: Annotated[
+        str,
+        Meta(
+            description="what decides between nodes: `tight-fit`, or `expected-loss`, which learns "
+            "the mix of pods",
+            extra_json_schema={"enum": list(policy.Placement)},
+        ),
+    ] = policy.Placement.TIGHT_FIT.value
     weights: policy.Weights = policy.Weights()
 
 
@@ -475,6 +483,7 @@ def policy_of(configuration: SchedulerConfiguration) -> policy.Policy:
     )
     batch = policy.Batch(**msgspec.structs.asdict(configuration.queues))
     return policy.Policy(
+        placement=policy.Placement(configuration.decide.placement),
         weights=configuration.decide.weights,
         ownership=ownership,
         batch=batch,
@@ -624,6 +633,7 @@ def _choice_problems(configuration: SchedulerConfiguration) -> Iterator[untyped.
     for path, got, choices in (
         ("logging.format", logging.format, LOG_FORMATS),
         ("logging.level", logging.level, LOG_LEVELS),
+        ("decide.placement", decide.placement, tuple(policy.Placement)),
         ("decide.imageRequirements", decide.image_requirements, tuple(policy.ImageRequirements)),
     ):
         if got not in choices:

@@ -81,6 +81,55 @@ class Weights(
         int, _WEIGHT, Meta(description="discount for a node that has every image of the pod")
     ] = 500
 
+    unusable: Annotated[
+        int,
+        _WEIGHT,
+        Meta(
+            description="with `placement: expected-loss`, cost of each GPU that the work to expect "
+            "can no longer use"
+        ),
+    ] = 1000
+    repeated_fill_percent: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100,
+            description="part of that which assumes that one shape of pod is repeated until it no "
+            "longer fits",
+        ),
+    ] = 5
+    lost_pattern: Annotated[
+        int,
+        _WEIGHT,
+        Meta(
+            description="with `placement: expected-loss`, cost of each GPU of a good combination "
+            "of shares that is spoilt"
+        ),
+    ] = 6000
+    scarce_model: Annotated[
+        int,
+        _WEIGHT,
+        Meta(
+            description="with `placement: expected-loss`, cost of each GPU of a model that is "
+            "needed wholly by pods which insist on it"
+        ),
+    ] = 1000
+    scarce_place: Annotated[
+        int,
+        _WEIGHT,
+        Meta(
+            description="with `placement: expected-loss`, cost of each GPU of a lost place for a "
+            "pod with several GPUs, if all such places are needed"
+        ),
+    ] = 100
+
+
+class Placement(StrEnum):
+    """What decides between nodes, besides preferences."""
+
+    TIGHT_FIT = "tight-fit"  # the fullest node that suits
+    EXPECTED_LOSS = "expected-loss"  # the least capacity lost to the work that is to be expected
+
 
 class AllocationPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How much each kind of harm weighs, in thousandths of a GPU."""
@@ -165,6 +214,7 @@ class ImageRequirements(StrEnum):
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator can set about decisions."""
 
+    placement: Placement = Placement.TIGHT_FIT  # which terms decide between nodes
     weights: Weights = Weights()  # between nodes
     allocation: AllocationPolicy = AllocationPolicy()  # between the devices of a node
     ownership: Ownership = Ownership()  # without any rule everything is ours

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from dovetail import errors
+from dovetail.model import pod_mix
 from dovetail.study import workload
 
 TRACES: Final = "DOVETAIL_TRACES"
@@ -57,7 +58,7 @@ def read(traces: Path, *, trace: str, seed: int) -> workload.Workload:
         seed=seed,
         nodes=tuple(nodes[number] for number in node_order),
         arrivals=tuple(pods[number] for number in arrivals),
-        mix=workload.mix_of(pods),
+        mix=pod_mix.mix_of(pods),
         has_published_order=published is not None,
     )
 
@@ -117,7 +118,7 @@ def _gpu_nodes(traces: Path) -> list[workload.Node]:
     return sorted(nodes, key=lambda node: node.name)
 
 
-def _pods(traces: Path, trace: str) -> list[workload.Shape]:
+def _pods(traces: Path, trace: str) -> list[pod_mix.Shape]:
     """The pods of a trace in the order of their names."""
     pods = []
     for row in _rows(traces, "pods", trace=trace):
@@ -130,8 +131,8 @@ def _pods(traces: Path, trace: str) -> list[workload.Shape]:
     return [shape for _, shape in sorted(pods)]
 
 
-def _shape(row: dict[str, str]) -> workload.Shape:
-    shape = workload.Shape(
+def _shape(row: dict[str, str]) -> pod_mix.Shape:
+    shape = pod_mix.Shape(
         cpu_milli=int(row["cpu_milli"]),
         gpu_milli=int(row["gpu_milli"]),
         gpus=int(row["num_gpu"]),
@@ -140,7 +141,7 @@ def _shape(row: dict[str, str]) -> workload.Shape:
     )
     if min(shape.cpu_milli, shape.gpu_milli, shape.gpus, shape.memory_mib) < 0:
         raise ValueError("no figure may be negative")
-    if shape.gpu_milli > workload.MILLI or (shape.gpus > 1 and shape.gpu_milli < workload.MILLI):
+    if shape.gpu_milli > pod_mix.MILLI or (shape.gpus > 1 and shape.gpu_milli < pod_mix.MILLI):
         raise ValueError("a pod asks for a part of one GPU, or for whole ones")
     if (shape.gpus == 0) != (shape.gpu_milli == 0):
         raise ValueError("num_gpu and gpu_milli are both 0 or neither is")
@@ -184,11 +185,11 @@ def _require_orders(
 
 
 def _own_order(
-    pods: list[workload.Shape], nodes: list[workload.Node], *, seed: int
+    pods: list[pod_mix.Shape], nodes: list[workload.Node], *, seed: int
 ) -> tuple[list[int], list[int]]:
     """The published procedure with Python's generator: all pods shuffled, then drawn again until 130 % is asked for."""
     draw = random.Random(seed)  # noqa: S311 - an order of arrivals, no secret
-    limit = DEMAND_OF_CAPACITY * workload.MILLI * sum(node.gpus for node in nodes)
+    limit = DEMAND_OF_CAPACITY * pod_mix.MILLI * sum(node.gpus for node in nodes)
     order = list(range(len(pods)))
     draw.shuffle(order)
 

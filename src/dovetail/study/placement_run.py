@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from dovetail.model import pod_mix
 from dovetail.study import mix_source, workload
 from dovetail.study.placement import cluster_state, policies, unusable
 
@@ -42,7 +43,7 @@ def run(
     cluster = cluster_state.ClusterState(work.nodes)
     mix = mix_source.known(work.mix) if is_mix_known else mix_source.learned()
     choose = policies.POLICIES[policy](policies.Setting(cluster, mix, work.seed))
-    fragmented = unusable.UnusableGpu(cluster, workload.typical(work.mix))
+    fragmented = unusable.UnusableGpu(cluster, pod_mix.typical(work.mix))
     record = _Record(work.gpu_milli)
 
     arrivals = work.arrivals[:first_arrivals]
@@ -79,7 +80,7 @@ class _Record:
         self._fragmentation: defaultdict[int, list[float]] = defaultdict(list)
 
     def arrived(
-        self, shape: workload.Shape, *, is_placed: bool, allocated: int, fragmented: float
+        self, shape: pod_mix.Shape, *, is_placed: bool, allocated: int, fragmented: float
     ) -> None:
         """One more pod."""
         self._arrivals += 1

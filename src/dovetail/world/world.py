@@ -22,7 +22,7 @@ from dovetail.errors import StateError
 from dovetail.kubetypes.core import namespaces, nodes, pods
 from dovetail.kubetypes.custom import queues, topologies
 from dovetail.kubetypes.resource import claims, device_classes, slices, taint_rules
-from dovetail.model import gangs, idle, plan, pod_requests, reservations, share_templates
+from dovetail.model import gangs, idle, plan, pod_mix, pod_requests, reservations, share_templates
 from dovetail.model.pod_requests import Resources
 from dovetail.world import events, recheck
 from dovetail.world.budget_protection import BudgetProtection
@@ -52,6 +52,14 @@ class Assumption(NamedTuple):
     volumes: tuple[plan.VolumeStep, ...] = ()
 
 
+class MixInForce(NamedTuple):
+    """The mix that placements expect, how many pods it was counted from, and how many were gone by then."""
+
+    mix: pod_mix.Mix
+    pods: int
+    pods_gone: int
+
+
 class World:
     """Facts by kind, free capacity, assumptions. Read the mappings; change facts only through `apply`."""
 
@@ -78,6 +86,8 @@ class World:
         self.budget_protection = BudgetProtection()  # disruption budgets, as last listed
         self.idle: dict[str, idle.IdleState] = {}  # pod id -> measured idleness
         self.promises: dict[plan.GangRef, plan.Promise] = {}  # promised or lost starts
+        self.mix_in_force: MixInForce | None = None  # of the pods, as last counted
+        self.pods_gone = 0  # deleted since the World began
 
         # Assumptions.
         self.assumed: dict[str, Assumption] = {}  # by pod id
@@ -317,6 +327,7 @@ class World:
             self._confirm(pod_id, keep_claims=is_there and is_bound)
         if not is_there:
             self.idle.pop(pod_id, None)
+            self.pods_gone += old is not None
             return
 
         self.pods[pod_id] = pod

@@ -17,10 +17,15 @@ from dovetail.kubetypes.core import nodes, pods
 from dovetail.kubetypes.resource import claims
 from dovetail.model import gpu_annotations, node_pools, plan, pod_requests, policy
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule.node import extended_resources, image_fit, node_fit
+from dovetail.schedule.node import expected_losses, extended_resources, image_fit, node_fit
 from dovetail.schedule.node.filters import ownership
 from dovetail.schedule.node.pod_claims import PodClaim, PodClaims, reaches
-from dovetail.schedule.node.score import node_preferences, score_terms
+from dovetail.schedule.node.score import (
+    gpu_states,
+    node_preferences,
+    placement_cost,
+    score_terms,
+)
 from dovetail.world.devices import gpu_ledger
 from dovetail.world.views.node_view import NodeView
 from dovetail.world.world import World
@@ -37,6 +42,7 @@ _CODES: Final = {
 
 
 EVALUATION_STEPS: Final = 15  # what an answer without any search costs, in steps of a search
+SHARES_TERM: Final = "shares"  # the allocator's name for what a share of a device costs
 FEW_OPTIONS: Final = 8  # requests, and alternatives of requests; each beyond costs as much again
 
 
@@ -47,6 +53,7 @@ class Choice(NamedTuple):
     taken_milli_gpu: int = 0
     steps_down: int = 0  # entries of firstAvailable lists passed over
     has_slices: bool = False  # parts of GPUs that are cut as needed
+    taken: tuple[gpu_states.Taken, ...] = ()  # where costs are expected losses
 
 
 class NodeVerdict(NamedTuple):
@@ -74,6 +81,16 @@ class PodKind(NamedTuple):
         return claims.ResourceClaim(
             metadata=meta.ObjectMeta(name=extended_resources.STAND_IN), spec=spec
         )
+
+    @property
+    def is_share(self) -> bool:
+        """Asks for a part of one device: which of a node's devices it is makes a difference."""
+        if len(self.fresh) != 1 or self.backed:
+            return False
+        requests = self.fresh[0].spec.devices.requests
+        option = requests[0].exactly if len(requests) == 1 else None
+        is_single = option is not None and option.count <= 1 and option.allocation_mode != "All"
+        return is_single and option is not None and option.capacity is not None
 
     def claims_for(self, served: tuple[str, ...]) -> tuple[claims.ResourceClaim, ...]:
         """The claims to allocate where devices serve these resources."""
@@ -118,10 +135,12 @@ class NodeFacts:
         self.image_fit = image_fit.ImageFit()
         self.free: dict[str, tuple[NodeView, int]] = {}
         self.owned: dict[str, tuple[NodeView, NodeView]] = {}
+        self.states: dict[str, tuple[NodeView, pod_requests.Resources, gpu_states.GpuState]] = {}
+        self.losses: expected_losses.ExpectedLosses | None = None  # where the policy says so
 
     def trim(self, nodes: int) -> None:
         """Forgets nodes once most of those known are gone."""
-        for table in (self.free, self.owned):
+        for table in (self.free, self.owned, self.states):
             if len(table) > 2 * nodes + 64:
                 table.clear()
 
@@ -233,7 +252,7 @@ class NodeEvaluator:
         wanted_claims = kind.claims_for(served)
         if not wanted_claims:
             return Choice()
-        view = self.view(node)
+        view = self.chosen_view(kind, node)
         allocated = self.allocate(wanted_claims, view)
         match allocated:
             case outcome.Allocated():
@@ -260,7 +279,18 @@ class NodeEvaluator:
             for device in device_results
         )
         steps_down = sum(allocated.preference)
-        return Choice(allocated.milli_gpu, taken_milli_gpu, steps_down, has_slices)
+        if self._known.losses is None:
+            return Choice(allocated.milli_gpu, taken_milli_gpu, steps_down, has_slices)
+        milli_gpu = sum(term.milli_gpu for term in self._device_terms(allocated))
+        taken = gpu_states.taken_by(allocated.results, view, ledger)
+        return Choice(milli_gpu, taken_milli_gpu, steps_down, has_slices, taken)
+
+    def _device_terms(self, allocated: outcome.Allocated) -> list[plan.Term]:
+        """What the choice of devices costs. Expected losses say themselves what a share costs."""
+        replaced = SHARES_TERM if self._known.losses is not None else None
+        return [
+            plan.Term(*term) for term in allocated.terms if term.milli_gpu and term.name != replaced
+        ]
 
     def reasons(self, kind: PodKind, node: str) -> tuple[Reason, ...]:
         """Why the node's devices do not do.
@@ -294,8 +324,79 @@ class NodeEvaluator:
 
     def score(self, kind: PodKind, node: str, choice: Choice) -> float:
         """What the pod would cost others here; lower is better."""
-        node_cost = sum(term.milli_gpu for term in self.node_terms(kind, node, choice))
-        return node_cost + choice.milli_gpu
+        fixed = self.fixed_score(kind, node, choice)
+        if self._known.losses is None:
+            return fixed
+        loss = self.loss(kind, node, choice)
+        return placement_cost.priced(fixed, loss, self.prices(), self._policy.weights)
+
+    def fixed_score(self, kind: PodKind, node: str, choice: Choice) -> float:
+        """The part of the score that changes with the node alone: all of it, but for prices of what is scarce."""
+        if self._known.losses is None:
+            node_cost = sum(term.milli_gpu for term in self.node_terms(kind, node, choice))
+            return node_cost + choice.milli_gpu
+        situation = self._situation(kind, node, choice)
+        asked_for = (
+            *self.preference_terms(kind, self.world.nodes[node]),
+            score_terms.second_choice(situation),
+        )
+        loss = self.loss(kind, node, choice)
+        return loss.fixed + (sum(term.milli_gpu for term in asked_for) + choice.milli_gpu)
+
+    # Expected losses
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether scores are expected losses: the policy says so, and there is a mix of pods to expect."""
+        return self._known.losses is not None
+
+    @property
+    def has_prices(self) -> bool:
+        """Whether scores of unchanged nodes change, because something is scarce elsewhere."""
+        return self._known.losses is not None and self._known.losses.totals.has_prices
+
+    def prices(self) -> placement_cost.Prices:
+        """What is scarce now. Linear in nodes that changed."""
+        assert self._known.losses is not None
+        return self._known.losses.prices(self.world, self.gpu_state)
+
+    def gpu_state(self, node: str) -> gpu_states.GpuState:
+        """What is free of the node, as expected losses see it."""
+        view, free = self.view(node), self.world.free(node)
+        entry = self._known.states.get(node)
+        if entry is None or entry[0] is not view or entry[1] != free:
+            state = gpu_states.state_of(self.world, node, view, self._known.ledger)
+            entry = self._known.states[node] = (view, free, state)
+        return entry[2]
+
+    def loss(self, kind: PodKind, node: str, choice: Choice) -> placement_cost.Loss:
+        """What the pod would make unusable on the node, or take from others."""
+        assert self._known.losses is not None
+        before = self.gpu_state(node)
+        after = gpu_states.after(
+            before,
+            self.world.free(node),
+            kind.need.without(self.served(kind, node)),
+            labels=self.world.nodes[node].metadata.labels,
+            taken=choice.taken,
+        )
+        return self._known.losses.tables.loss(before, after, choice.taken)
+
+    def chosen_view(self, kind: PodKind, node: str) -> NodeView:
+        """The node's devices, or for a share those among them with the lowest expected loss."""
+        view = self.view(node)
+        if self._known.losses is None or not kind.is_share:
+            return view
+        options = gpu_states.views_by_free(view, self._known.ledger)
+        if len(options) < 2:
+            return view
+        costs = []
+        for free, restricted in options:
+            allocated = self.allocate(kind.fresh, restricted)
+            if isinstance(allocated, outcome.Allocated):
+                loss = self.loss(kind, node, self._choice_of(allocated, restricted))
+                costs.append((loss.of_devices, free, restricted))
+        return min(costs, key=lambda cost: cost[:2])[2] if costs else view
 
     def preference_terms(self, kind: PodKind, node: nodes.Node) -> tuple[plan.Term, ...]:
         """What the pod's preferences make of the node itself."""
@@ -303,7 +404,17 @@ class NodeEvaluator:
 
     def node_terms(self, kind: PodKind, node: str, choice: Choice) -> tuple[plan.Term, ...]:
         """What selecting the node costs others and the pod itself, the choice of devices aside."""
-        situation = score_terms.Situation(
+        preferences = self.preference_terms(kind, self.world.nodes[node])
+        situation = self._situation(kind, node, choice)
+        if self._known.losses is None:
+            return preferences + score_terms.node_terms(situation)
+        second_choice = score_terms.second_choice(situation)
+        loss = self.loss(kind, node, choice)
+        losses = placement_cost.terms(loss, self.prices(), self._policy.weights)
+        return (*preferences, *((second_choice,) if second_choice.milli_gpu else ()), *losses)
+
+    def _situation(self, kind: PodKind, node: str, choice: Choice) -> score_terms.Situation:
+        return score_terms.Situation(
             need=kind.need.without(self.served(kind, node)),
             free=self.world.free(node),
             free_milli_gpu=self.free_milli_gpu(node),
@@ -312,22 +423,19 @@ class NodeEvaluator:
             has_slices=choice.has_slices,
             weights=self._policy.weights,
         )
-        preferences = self.preference_terms(kind, self.world.nodes[node])
-        return preferences + score_terms.node_terms(situation)
 
     def terms(self, kind: PodKind, node: str) -> tuple[plan.Term, ...]:
         """What the score of a node that fits is made of."""
         wanted_claims = kind.claims_for(self.served(kind, node))
         if not wanted_claims:
             return self.node_terms(kind, node, Choice())
-        view = self.view(node)
+        view = self.chosen_view(kind, node)
         allocated = self.allocate(wanted_claims, view)
         assert isinstance(allocated, outcome.Allocated), (
             "the same pod on the same node got another answer"
         )
         node_terms = self.node_terms(kind, node, self._choice_of(allocated, view))
-        device_terms = [plan.Term(*term) for term in allocated.terms if term.milli_gpu]
-        return (*node_terms, *device_terms)
+        return (*node_terms, *self._device_terms(allocated))
 
     # Devices
 

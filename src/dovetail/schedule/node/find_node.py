@@ -22,7 +22,12 @@ from dovetail.kubetypes.resource import claims
 from dovetail.model import gpu_annotations, plan, pod_requests, policy
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import refusal_summary, selector_budget
-from dovetail.schedule.node import equivalence, extended_resources, pick_transfer
+from dovetail.schedule.node import (
+    equivalence,
+    expected_losses,
+    extended_resources,
+    pick_transfer,
+)
 from dovetail.schedule.node.evaluate_node import (
     NodeEvaluator,
     NodeFacts,
@@ -77,9 +82,15 @@ class _Kept:
         self.class_of_resource: dict[str, str] = {}
         self.classes_version = -1
 
-    def bring_up(self, world: World) -> None:
-        """Forgets what changed device classes and nodes made stale."""
+    def bring_up(self, world: World, policy: policy.Policy) -> None:
+        """Forgets what changed device classes and nodes, or another mix of pods, made stale."""
         self.known.trim(len(world.nodes))
+        mix = expected_losses.mix_for(world, policy)
+        if mix is not (self.known.losses.mix if self.known.losses is not None else None):
+            self.known.losses = None
+            if mix is not None:
+                self.known.losses = expected_losses.ExpectedLosses(mix, policy.weights)
+            self.classes_by_kind.clear()
         if self.classes_version != world.classes_version:
             self.classes_version = world.classes_version
             self.classes_by_kind.drop_readers(world.classes)
@@ -110,7 +121,7 @@ class NodeSearch:
         self.spending = selector_budget.begin(world, budget, among)
         self._memo = policy.memo
         self._kept = _kept(world, policy, budget)
-        self._kept.bring_up(world)
+        self._kept.bring_up(world, policy)
         self._evaluator = NodeEvaluator(world, policy, budget, self._kept.known)
         # Of pods whose claims have devices: good for this cycle only.
         self._passing: dict[equivalence.Key, NodeClasses] = {}
@@ -300,7 +311,8 @@ class NodeSearch:
         reads = equivalence.reads_of(
             _every_claim(kind), self._world.classes, self._evaluator.effort
         )
-        return NodeClasses(kind, equivalence.keys_for(self._world, reads))
+        keys = equivalence.keys_for(self._world, reads)
+        return NodeClasses(kind, keys, has_prices=self._evaluator.has_prices)
 
     # Devices on the selected node
 
@@ -321,9 +333,9 @@ class NodeSearch:
         fresh_claims = tuple([pod_claim.claim for pod_claim in fresh])
         results: tuple[claims.AllocationResult, ...] = ()
         if extra_claim is not None:
-            results = self._results((*fresh_claims, extra_claim), node, None)
+            results = self._results(kind, (*fresh_claims, extra_claim), node, None)
         elif fresh_claims:
-            results = self._results(fresh_claims, node, node_classes)
+            results = self._results(kind, fresh_claims, node, node_classes)
 
         keys = [pod_claim.key for pod_claim in fresh]
         allocations = dict(zip(keys, results[: len(keys)], strict=True))
@@ -343,6 +355,7 @@ class NodeSearch:
 
     def _results(
         self,
+        kind: PodKind,
         resource_claims: tuple[claims.ResourceClaim, ...],
         node: str,
         node_classes: NodeClasses | None,
@@ -351,7 +364,7 @@ class NodeSearch:
         transferred = node_classes.pick(node) if node_classes is not None else None
         if transferred is not None:
             return transferred
-        view = self._evaluator.view(node)
+        view = self._evaluator.chosen_view(kind, node)
         allocated = self._evaluator.allocate(resource_claims, view)
         assert isinstance(allocated, outcome.Allocated), (
             "the same claims on the same node gave another answer"

@@ -22,7 +22,7 @@ from dovetail.kubetypes.resource import claims, device_classes
 from dovetail.model import plan
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import refusal_summary, step_budget
-from dovetail.schedule.node import equivalence, pick_transfer
+from dovetail.schedule.node import equivalence, pick_transfer, priced_classes
 from dovetail.schedule.node.evaluate_node import Choice, NodeEvaluator, NodeVerdict, PodKind
 
 K = TypeVar("K")
@@ -42,9 +42,13 @@ _REASONS_UNKNOWN: Final = Reason(
 class NodeClasses:
     """Pods of one kind, and every node filtered and scored for them."""
 
-    def __init__(self, kind: PodKind, keys: equivalence.NodeKeys) -> None:
+    def __init__(
+        self, kind: PodKind, keys: equivalence.NodeKeys, *, has_prices: bool = False
+    ) -> None:
+        """With `has_prices`, scores of unchanged nodes change, too, by what is scarce elsewhere."""
         self.kind = kind
         self._keys = keys
+        self._priced = priced_classes.PricedClasses() if has_prices else None
         # By node: the object that was filtered, why its own facts rule it out, what preferences make of it.
         self._judged: dict[str, nodes.Node] = {}
         self._ruled_out: dict[str, Reason] = {}
@@ -79,6 +83,8 @@ class NodeClasses:
         Linear in changed nodes, and in all of them the first time.
         """
         world = evaluator.world
+        if self._priced is not None:
+            self._priced.set_prices(evaluator.prices(), evaluator.weights)
         changed = world.node_changes.since(self._read)
         if changed is not None and not changed and not self._unfiled:
             return 0
@@ -120,6 +126,8 @@ class NodeClasses:
         """The node with the lowest score, then name; of those in `within`, if given: linear in them then."""
         if within is not None:
             return _lowest(self.scores(within))
+        if self._priced is not None:
+            return self._priced.cheapest(self._class_of)
         while self._heap:
             _, name, number = self._heap[0]
             if self._class_of.get(name) == number:
@@ -133,7 +141,7 @@ class NodeClasses:
         if within is not None:
             return self._scores_within(within)
         score_of = {
-            number: score
+            number: self._now(number, score)
             for number, score in self._answers.items()
             if not isinstance(score, NodeVerdict)
         }
@@ -147,11 +155,17 @@ class NodeClasses:
                 continue
             score = answers[number]
             if not isinstance(score, NodeVerdict):
-                yield name, score
+                yield name, self._now(number, score)
+
+    def _now(self, number: int, score: float) -> float:
+        """The score of a class at the prices of now."""
+        return score if self._priced is None else self._priced.score(number)
 
     def terms(self, evaluator: NodeEvaluator, node: str) -> tuple[plan.Term, ...]:
         """What the score of a node that fits is made of."""
         number = self._class_of[node]
+        if self._priced is not None:  # terms change with prices
+            return evaluator.terms(self.kind, node)
         if number not in self._terms:
             self._terms[number] = evaluator.terms(self.kind, node)
         return self._terms[number]
@@ -237,6 +251,10 @@ class NodeClasses:
             self._looks[number] = look
             self._members[number] = 0
             self._answers[number] = answer
+            if self._priced is not None and not isinstance(answer, NodeVerdict):
+                choice = self._choices[self._devices_key(evaluator, name)]
+                assert isinstance(choice, Choice)
+                self._priced.add(number, answer, evaluator.loss(self.kind, name, choice))
         if self._class_of.get(name) != number:
             self._enter(name, number)
         return True
@@ -259,7 +277,11 @@ class NodeClasses:
         self._class_of[name] = number
         self._members[number] += 1
         score = self._answers[number]
-        if not isinstance(score, NodeVerdict):
+        if isinstance(score, NodeVerdict):
+            return
+        if self._priced is not None:
+            self._priced.enter(name, number)
+        else:
             heapq.heappush(self._heap, (score, name, number))
 
     def _standing(self, evaluator: NodeEvaluator, name: str) -> Reason | None:
@@ -285,15 +307,20 @@ class NodeClasses:
         choice = self._choices.get(key)
         if choice is None:
             choice = self._choices[key] = evaluator.device_choice(self.kind, name, served)
-        return (
-            choice if isinstance(choice, NodeVerdict) else evaluator.score(self.kind, name, choice)
-        )
+        if isinstance(choice, NodeVerdict):
+            return choice
+        if self._priced is not None:
+            return evaluator.fixed_score(self.kind, name, choice)
+        return evaluator.score(self.kind, name, choice)
 
     def _devices_key(self, evaluator: NodeEvaluator, name: str) -> equivalence.Key:
         """Everything an answer depends on, the node's own facts and the room it has left aside."""
+        # Expected losses depend on how much is free of which device, and on the CPU beside it.
+        state = evaluator.gpu_state(name) if evaluator.has_losses else None
         if not self.kind.fresh and not self.kind.backed:
-            return evaluator.free_milli_gpu(name)
-        return evaluator.served(self.kind, name), self._keys.devices_key(evaluator.view(name))
+            return evaluator.free_milli_gpu(name) if state is None else state
+        devices = self._keys.devices_key(evaluator.view(name))
+        return evaluator.served(self.kind, name), devices, state
 
     def _leave(self, name: str, *, is_gone: bool = True) -> None:
         self._tally = None
@@ -317,6 +344,8 @@ class NodeClasses:
             self._members = _restricted(self._members, in_use)
             self._terms = _restricted(self._terms, in_use)
             self._looks = _restricted(self._looks, in_use)
+            if self._priced is not None:
+                self._priced.keep(in_use)
             self._after = {
                 number: after for number, after in self._after.items() if {number, after} <= in_use
             }
@@ -419,6 +448,11 @@ class NodeClassesCache:
     ) -> None:
         """Keeps a cohort that read these device classes, for claims of so many bytes."""
         self._entries.put(key, _Entry(node_classes, read, spec_bytes))
+
+    def clear(self) -> None:
+        """Forgets all cohorts."""
+        for key, _ in self._entries.items():
+            self._entries.drop(key)
 
     def weight(self) -> int:
         """The classes of nodes in all cohorts, and what their claims take. Linear in cohorts."""

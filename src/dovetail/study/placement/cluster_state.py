@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.model import pod_mix
 from dovetail.study import workload
 
 Floats = npt.NDArray[np.float64]
@@ -36,7 +37,7 @@ class ClusterState:
         self.memory = np.array([node.memory_mib for node in nodes], dtype=np.float64)
         self.devices = np.zeros((len(nodes), most_devices), dtype=np.float64)
         for number, node in enumerate(nodes):
-            self.devices[number, : node.gpus] = workload.MILLI
+            self.devices[number, : node.gpus] = pod_mix.MILLI
 
         self.idle = self.devices.sum(axis=1)
         self.full = self.gpus.copy()  # devices that are wholly free
@@ -46,7 +47,7 @@ class ClusterState:
         self.changed: list[int] = []  # nodes in the order of placements
         self._accepting: dict[tuple[str, ...], Booleans] = {}
 
-    def feasible(self, shape: workload.Shape) -> Booleans:
+    def feasible(self, shape: pod_mix.Shape) -> Booleans:
         """Which nodes have room for such a pod."""
         is_feasible = (self.cpu >= shape.cpu_milli) & (self.memory >= shape.memory_mib)
         if shape.is_sharing:
@@ -64,12 +65,16 @@ class ClusterState:
             self._accepting[models] = np.isin(names, models)
         return self._accepting[models]
 
-    def best_fit_device(self, shape: workload.Shape, node: int) -> int:
+    def changed_since(self, placements: int) -> Integers:
+        """Nodes that changed after so many placements, in their order."""
+        return np.array(sorted(set(self.changed[placements:])), dtype=np.intp)
+
+    def best_fit_device(self, shape: pod_mix.Shape, node: int) -> int:
         """The fullest device of the node with room for a sharing pod; of equal ones the first."""
         free = self.devices[node]
         return int(np.argmin(np.where(free >= shape.gpu_milli, free, np.inf)))
 
-    def place(self, shape: workload.Shape, node: int, device: int) -> None:
+    def place(self, shape: pod_mix.Shape, node: int, device: int) -> None:
         """Takes what the pod asks for. A pod with whole GPUs takes the first devices that are wholly free."""
         free = self.devices[node]
         if shape.is_sharing:
@@ -77,13 +82,13 @@ class ClusterState:
                 raise AssertionError(f"device {device} of node {node} has no room for {shape}")
             free[device] -= shape.gpu_milli
         elif shape.gpus:
-            whole = np.flatnonzero(free == workload.MILLI)[: shape.gpus]
+            whole = np.flatnonzero(free == pod_mix.MILLI)[: shape.gpus]
             free[whole] = 0
 
         self.cpu[node] -= shape.cpu_milli
         self.memory[node] -= shape.memory_mib
         self.idle[node] -= shape.total_gpu_milli
-        self.full[node] = np.count_nonzero(free == workload.MILLI)
+        self.full[node] = np.count_nonzero(free == pod_mix.MILLI)
         self.largest[node] = free.max()
         self.idle_by_model[self.model[node]] -= shape.total_gpu_milli
         self.allocated_gpu_milli += shape.total_gpu_milli

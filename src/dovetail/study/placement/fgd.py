@@ -1,18 +1,16 @@
 """FGD (fragmentation gradient descent, ATC'23): the placement that makes the least idle GPU unusable for the mix.
 
 Given the state of a cluster and a mix. Scores are rounded to whole numbers as in the published runs, and equal ones go
-to the earlier node; a part of the published result comes from that. Scores are kept by kind of request and computed
-again only for nodes that changed. Never places a pod.
+to the earlier node; a part of the published result comes from that. Never places a pod.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from dovetail.study import workload
-from dovetail.study.placement import sharing_candidates, unusable
+from dovetail.model import pod_mix
+from dovetail.study.placement import kept_scores, sharing_candidates, unusable
 from dovetail.study.placement.cluster_state import (
-    NO_DEVICE,
     Booleans,
     ClusterState,
     Floats,
@@ -24,39 +22,32 @@ from dovetail.study.placement.packing_policies import MAX_SCORE
 class Fgd:
     """Scores by kind of request, and the device that earned each."""
 
-    def __init__(self, cluster: ClusterState, mix: workload.Mix) -> None:
+    def __init__(self, cluster: ClusterState, mix: pod_mix.Mix) -> None:
         """For the typical pods of this mix."""
         self._cluster = cluster
-        self._unusable = unusable.UnusableGpu(cluster, workload.typical(mix), as_published=True)
-        self._kept: dict[tuple[int, int, int], KeptScores] = {}
+        self._unusable = unusable.UnusableGpu(cluster, pod_mix.typical(mix), as_published=True)
+        self._scores = kept_scores.ScoresByRequest(cluster, self._score, initial=-1.0)
 
-    def choose(self, shape: workload.Shape, feasible: Booleans) -> tuple[int, int]:
+    def choose(self, shape: pod_mix.Shape, feasible: Booleans) -> tuple[int, int]:
         """The first node with the highest score, and the device that earned it."""
         kept = self.kept(shape)
         node = int(np.argmax(np.where(feasible, kept.scores, -np.inf)))
         return node, int(kept.devices[node])
 
-    def kept(self, shape: workload.Shape) -> KeptScores:
+    def kept(self, shape: pod_mix.Shape) -> kept_scores.KeptScores:
         """Scores and devices of all nodes; those without room have no meaning."""
-        request = (shape.cpu_milli, shape.gpus, shape.gpu_milli)
-        changed = self._cluster.changed
-        kept = self._kept.get(request)
-        if kept is None:
-            kept = self._kept[request] = KeptScores(len(self._cluster.nodes))
-            nodes = np.arange(len(self._cluster.nodes))
-        elif kept.up_to == len(changed):
-            return kept
-        else:
-            nodes = np.array(sorted(set(changed[kept.up_to :])), dtype=np.intp)
-        kept.up_to = len(changed)
+        return self._scores.of(shape)
+
+    def _score(self, shape: pod_mix.Shape, nodes: Integers, kept: kept_scores.KeptScores) -> None:
         self._unusable.refresh()
         if shape.is_sharing:
             self._score_sharing(shape, nodes, kept)
         else:
             self._score_whole(shape, nodes, kept)
-        return kept
 
-    def _score_sharing(self, shape: workload.Shape, nodes: Integers, kept: KeptScores) -> None:
+    def _score_sharing(
+        self, shape: pod_mix.Shape, nodes: Integers, kept: kept_scores.KeptScores
+    ) -> None:
         options = sharing_candidates.with_room(self._cluster, shape, nodes)
         if not len(options.nodes):
             return
@@ -74,20 +65,13 @@ class Fgd:
         kept.scores[chosen] = best
         kept.devices[chosen] = first_best
 
-    def _score_whole(self, shape: workload.Shape, nodes: Integers, kept: KeptScores) -> None:
+    def _score_whole(
+        self, shape: pod_mix.Shape, nodes: Integers, kept: kept_scores.KeptScores
+    ) -> None:
         nodes = sharing_candidates.with_room_for_whole(self._cluster, shape, nodes)
         if len(nodes):
             kept.scores[nodes] = self._rounded(nodes, self._unusable.after_whole(shape, nodes))
 
     def _rounded(self, nodes: Integers, after: Floats) -> Floats:
         gained = (self._unusable.by_node[nodes] - after) / self._unusable.scale
-        return np.trunc(1.0 / (1.0 + np.exp(-gained / workload.MILLI)) * MAX_SCORE)
-
-
-class KeptScores:
-    """Scores of one kind of request as of a number of placements."""
-
-    def __init__(self, nodes: int) -> None:
-        self.scores = np.full(nodes, -1.0)
-        self.devices = np.full(nodes, NO_DEVICE, dtype=np.intp)
-        self.up_to = 0
+        return np.trunc(1.0 / (1.0 + np.exp(-gained / pod_mix.MILLI)) * MAX_SCORE)

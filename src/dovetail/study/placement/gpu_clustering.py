@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.study import workload
+from dovetail.model import pod_mix
 from dovetail.study.placement.cluster_state import ClusterState, Floats
 from dovetail.study.placement.packing_policies import LARGEST_NODE_GPU, MAX_SCORE
 
@@ -23,7 +23,7 @@ class GpuClustering:
         self._cluster = cluster
         self._runs: dict[int, Floats] = {}  # by size: 1 on nodes that run such a pod
 
-    def scores(self, shape: workload.Shape) -> Floats:
+    def scores(self, shape: pod_mix.Shape) -> Floats:
         """Nodes with this size only, nodes with it among others, empty nodes, other nodes; fuller ones first."""
         cluster = self._cluster
         nothing = np.zeros(len(cluster.nodes))
@@ -36,12 +36,12 @@ class GpuClustering:
         scores: Floats = fullness + _QUARTER * tier
         return scores
 
-    def placed(self, shape: workload.Shape, node: int) -> None:
+    def placed(self, shape: pod_mix.Shape, node: int) -> None:
         """Remembers what a node runs."""
         if shape.gpus:
             runs = self._runs.setdefault(_size(shape), np.zeros(len(self._cluster.nodes)))
             runs[node] = 1
 
 
-def _size(shape: workload.Shape) -> int:
+def _size(shape: pod_mix.Shape) -> int:
     return 0 if shape.is_sharing else shape.gpus

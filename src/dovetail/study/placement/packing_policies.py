@@ -9,26 +9,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.study import workload
+from dovetail.model import pod_mix
 from dovetail.study.placement.cluster_state import ClusterState, Floats
 
 MAX_SCORE = 100
 LARGEST_NODE_CPU = 128_000  # milli, the published simulator's
-LARGEST_NODE_GPU = 8 * workload.MILLI
+LARGEST_NODE_GPU = 8 * pod_mix.MILLI
 
 
-def first_fit(cluster: ClusterState, shape: workload.Shape) -> Floats:
+def first_fit(cluster: ClusterState, shape: pod_mix.Shape) -> Floats:
     """All nodes alike: the first with room is taken."""
     return np.zeros(len(cluster.nodes))
 
 
-def spread(cluster: ClusterState, shape: workload.Shape) -> Floats:
+def spread(cluster: ClusterState, shape: pod_mix.Shape) -> Floats:
     """Nodes with much free GPU and CPU first: the opposite of best fit, without rounding."""
     scores: Floats = cluster.idle / LARGEST_NODE_GPU + cluster.cpu / LARGEST_NODE_CPU
     return scores
 
 
-def best_fit(cluster: ClusterState, shape: workload.Shape) -> Floats:
+def best_fit(cluster: ClusterState, shape: pod_mix.Shape) -> Floats:
     """Little left over of CPU and GPU, each counting half."""
     cpu_left = (cluster.cpu - shape.cpu_milli) / LARGEST_NODE_CPU * 0.5
     gpu_left = (cluster.idle - shape.total_gpu_milli) / LARGEST_NODE_GPU * 0.5
@@ -36,7 +36,7 @@ def best_fit(cluster: ClusterState, shape: workload.Shape) -> Floats:
     return scores
 
 
-def dot_product(cluster: ClusterState, shape: workload.Shape) -> Floats:
+def dot_product(cluster: ClusterState, shape: pod_mix.Shape) -> Floats:
     """A small product of what is free and what is asked: nodes the pod would leave unbalanced come last."""
     cpu = cluster.cpu / LARGEST_NODE_CPU * (shape.cpu_milli / LARGEST_NODE_CPU)
     gpu = cluster.idle / LARGEST_NODE_GPU * (shape.total_gpu_milli / LARGEST_NODE_GPU)
@@ -44,7 +44,7 @@ def dot_product(cluster: ClusterState, shape: workload.Shape) -> Floats:
     return scores
 
 
-def gpu_packing(cluster: ClusterState, shape: workload.Shape) -> Floats:
+def gpu_packing(cluster: ClusterState, shape: pod_mix.Shape) -> Floats:
     """Devices in use first, then free devices of nodes in use, then empty nodes."""
     if not shape.gpus:
         return np.zeros(len(cluster.nodes))
@@ -53,9 +53,9 @@ def gpu_packing(cluster: ClusterState, shape: workload.Shape) -> Floats:
     if shape.is_sharing:
         free = np.where(cluster.devices >= shape.gpu_milli, cluster.devices, np.inf)
         tightest = free.min(axis=1)
-        takes_whole = tightest >= workload.MILLI
+        takes_whole = tightest >= pod_mix.MILLI
         with np.errstate(invalid="ignore"):
-            free_percent = np.floor(tightest * 100 / workload.MILLI)
+            free_percent = np.floor(tightest * 100 / pod_mix.MILLI)
             on_used_device = np.maximum(MAX_SCORE - np.floor(free_percent / 10), MAX_SCORE // 2)
     else:
         takes_whole = np.ones(len(cluster.nodes), dtype=np.bool_)

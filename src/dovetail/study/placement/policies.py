@@ -11,13 +11,14 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from dovetail.study import mix_source, workload
+from dovetail.model import pod_mix
+from dovetail.study import mix_source
 from dovetail.study.placement import expected_loss, fgd, gpu_clustering, packing_policies, power
 from dovetail.study.placement.cluster_state import NO_DEVICE, Booleans, ClusterState, Floats
 
 Choice = tuple[int, int]  # node, and the device that a sharing pod takes
-Choose = Callable[[workload.Shape, Booleans], Choice]
-Score = Callable[[ClusterState, workload.Shape], Floats]
+Choose = Callable[[pod_mix.Shape, Booleans], Choice]
+Score = Callable[[ClusterState, pod_mix.Shape], Floats]
 
 
 class Setting(NamedTuple):
@@ -31,7 +32,7 @@ class Setting(NamedTuple):
 class Rule(Protocol):
     """A rule for one mix."""
 
-    def choose(self, shape: workload.Shape, feasible: Booleans, /) -> Choice:
+    def choose(self, shape: pod_mix.Shape, feasible: Booleans, /) -> Choice:
         """The node and device for a pod, among nodes with room."""
         ...
 
@@ -42,7 +43,7 @@ def _by_score(score: Score) -> Callable[[Setting], Choose]:
     def prepare(setting: Setting) -> Choose:
         cluster = setting.cluster
 
-        def choose(shape: workload.Shape, feasible: Booleans) -> Choice:
+        def choose(shape: pod_mix.Shape, feasible: Booleans) -> Choice:
             node = _first_highest(score(cluster, shape), feasible)
             return node, _fullest_device(cluster, shape, node)
 
@@ -56,7 +57,7 @@ def _random(setting: Setting) -> Choose:
     cluster = setting.cluster
     draw = np.random.default_rng(setting.seed)
 
-    def choose(shape: workload.Shape, feasible: Booleans) -> Choice:
+    def choose(shape: pod_mix.Shape, feasible: Booleans) -> Choice:
         node = int(draw.choice(np.flatnonzero(feasible)))
         if not shape.is_sharing:
             return node, NO_DEVICE
@@ -69,7 +70,7 @@ def _gpu_clustering(setting: Setting) -> Choose:
     cluster = setting.cluster
     clustering = gpu_clustering.GpuClustering(cluster)
 
-    def choose(shape: workload.Shape, feasible: Booleans) -> Choice:
+    def choose(shape: pod_mix.Shape, feasible: Booleans) -> Choice:
         node = _first_highest(clustering.scores(shape), feasible)
         clustering.placed(shape, node)
         return node, _fullest_device(cluster, shape, node)
@@ -77,14 +78,14 @@ def _gpu_clustering(setting: Setting) -> Choose:
     return choose
 
 
-def _by_mix(rule_for: Callable[[ClusterState, workload.Mix], Rule]) -> Callable[[Setting], Choose]:
+def _by_mix(rule_for: Callable[[ClusterState, pod_mix.Mix], Rule]) -> Callable[[Setting], Choose]:
     """A rule that is prepared again whenever the expected mix changes."""
 
     def prepare(setting: Setting) -> Choose:
         mix = setting.mix.current
         rule = rule_for(setting.cluster, mix)
 
-        def choose(shape: workload.Shape, feasible: Booleans) -> Choice:
+        def choose(shape: pod_mix.Shape, feasible: Booleans) -> Choice:
             nonlocal mix, rule
             if mix is not setting.mix.current:
                 mix = setting.mix.current
@@ -114,5 +115,5 @@ def _first_highest(scores: Floats, feasible: Booleans) -> int:
     return int(np.argmax(np.where(feasible, scores, -np.inf)))
 
 
-def _fullest_device(cluster: ClusterState, shape: workload.Shape, node: int) -> int:
+def _fullest_device(cluster: ClusterState, shape: pod_mix.Shape, node: int) -> int:
     return cluster.best_fit_device(shape, node) if shape.is_sharing else NO_DEVICE

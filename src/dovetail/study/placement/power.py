@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from dovetail.study import workload
+from dovetail.model import pod_mix
 from dovetail.study.placement import fgd
 from dovetail.study.placement.cluster_state import Booleans, ClusterState, Floats, Integers
 from dovetail.study.placement.packing_policies import MAX_SCORE
@@ -38,7 +38,7 @@ OTHER_GPU_WATTS = 300 - 30
 class PowerAware:
     """Scores for one mix."""
 
-    def __init__(self, cluster: ClusterState, mix: workload.Mix) -> None:
+    def __init__(self, cluster: ClusterState, mix: pod_mix.Mix) -> None:
         """Tables for this mix."""
         self._cluster = cluster
         self._fgd = fgd.Fgd(cluster, mix)
@@ -47,7 +47,7 @@ class PowerAware:
         capacity = [node.cpu_milli for node in cluster.nodes]
         self._cpu_capacity = np.array(capacity, dtype=np.float64)
 
-    def choose(self, shape: workload.Shape, feasible: Booleans) -> tuple[int, int]:
+    def choose(self, shape: pod_mix.Shape, feasible: Booleans) -> tuple[int, int]:
         """The first node with the highest mixed score."""
         nodes = np.flatnonzero(feasible)
         kept = self._fgd.kept(shape)
@@ -56,7 +56,7 @@ class PowerAware:
         node = int(nodes[np.argmax(mixed)])
         return node, int(kept.devices[node])
 
-    def _more_watts(self, shape: workload.Shape, devices: Integers) -> Floats:
+    def _more_watts(self, shape: pod_mix.Shape, devices: Integers) -> Floats:
         """For every node, if the pod ran there; a sharing pod on this device."""
         cluster = self._cluster
         used_cpu = self._cpu_capacity - cluster.cpu
@@ -66,7 +66,7 @@ class PowerAware:
         if not shape.is_sharing:
             return more + shape.gpus * self._gpu_watts
         every_node = np.arange(len(cluster.nodes))
-        opens_device = cluster.devices[every_node, devices] == workload.MILLI
+        opens_device = cluster.devices[every_node, devices] == pod_mix.MILLI
         return more + np.where(opens_device, self._gpu_watts, 0.0)
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.study import workload
+from dovetail.model import pod_mix
 from dovetail.study.placement.cluster_state import NO_DEVICE, ClusterState, Floats, Integers
 
 EXPONENT = 2  # little scarcity costs very little
@@ -21,7 +21,7 @@ EXPONENT = 2  # little scarcity costs very little
 class ModelPrices:
     """By GPU model: the share of its idle GPUs that pods bound to some models are expected to need, squared."""
 
-    def __init__(self, cluster: ClusterState, mix: workload.Mix) -> None:
+    def __init__(self, cluster: ClusterState, mix: pod_mix.Mix) -> None:
         """For the whole mix: rare models are the ones to protect."""
         self._cluster = cluster
         demand: Counter[tuple[str, ...]] = Counter()
@@ -51,7 +51,7 @@ class ModelPrices:
 class SlotPrices:
     """Places for pods with two or more GPUs: how many each node has, how many a placement takes, what one is worth."""
 
-    def __init__(self, cluster: ClusterState, mix: workload.Mix) -> None:
+    def __init__(self, cluster: ClusterState, mix: pod_mix.Mix) -> None:
         """Counts the places of all nodes, for every such shape of the whole mix."""
         self._cluster = cluster
         shapes = [(shape, count) for shape, count in mix.counts if shape.gpus >= 2]
@@ -70,7 +70,7 @@ class SlotPrices:
         self._up_to = len(cluster.changed)
         self._kept: dict[tuple[int, int, int, int], _KeptLosses] = {}
 
-    def cost(self, shape: workload.Shape, devices: Integers) -> Floats:
+    def cost(self, shape: pod_mix.Shape, devices: Integers) -> Floats:
         """For every node: GPUs of the places that the pod would take away, each at its price.
 
         `devices` says which device of each node a sharing pod would take.
@@ -86,13 +86,13 @@ class SlotPrices:
         cluster = self._cluster
         if self._up_to == len(cluster.changed):
             return
-        nodes = _changed_since(cluster, self._up_to)
+        nodes = cluster.changed_since(self._up_to)
         self._up_to = len(cluster.changed)
         slots = self._count(nodes, cluster.full[nodes], cluster.cpu[nodes], cluster.memory[nodes])
         self._total += slots.sum(axis=0) - self._slots[nodes].sum(axis=0)
         self._slots[nodes] = slots
 
-    def _losses(self, shape: workload.Shape, devices: Integers) -> npt.NDArray[np.int8]:
+    def _losses(self, shape: pod_mix.Shape, devices: Integers) -> npt.NDArray[np.int8]:
         """Places that each node would lose, kept by request and computed again only for nodes that changed."""
         cluster = self._cluster
         request = (shape.cpu_milli, shape.memory_mib, shape.gpus, shape.gpu_milli)
@@ -104,13 +104,13 @@ class SlotPrices:
         elif kept.up_to == len(cluster.changed):
             return kept.losses
         else:
-            nodes = _changed_since(cluster, kept.up_to)
+            nodes = cluster.changed_since(kept.up_to)
         kept.up_to = len(cluster.changed)
 
         if shape.is_sharing:
             device = np.maximum(devices[nodes], 0)
             has_device = devices[nodes] != NO_DEVICE
-            whole_taken = (cluster.devices[nodes, device] == workload.MILLI) & has_device
+            whole_taken = (cluster.devices[nodes, device] == pod_mix.MILLI) & has_device
         else:
             whole_taken = shape.gpus
         after = self._count(
@@ -135,7 +135,3 @@ class _KeptLosses:
     def __init__(self, losses: npt.NDArray[np.int8]) -> None:
         self.losses = losses
         self.up_to = 0
-
-
-def _changed_since(cluster: ClusterState, number: int) -> Integers:
-    return np.array(sorted(set(cluster.changed[number:])), dtype=np.intp)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.study import workload
+from dovetail.model import pod_mix
 from dovetail.study.placement.cluster_state import ClusterState, Floats, Integers
 
 
@@ -28,7 +28,7 @@ class Candidates(NamedTuple):
         return np.flatnonzero(is_new)
 
 
-def with_room(cluster: ClusterState, shape: workload.Shape, nodes: Integers) -> Candidates:
+def with_room(cluster: ClusterState, shape: pod_mix.Shape, nodes: Integers) -> Candidates:
     """Every device of these nodes with room, one of several equal ones."""
     nodes = nodes[cluster.cpu[nodes] >= shape.cpu_milli]
     free = cluster.devices[nodes]
@@ -39,7 +39,7 @@ def with_room(cluster: ClusterState, shape: workload.Shape, nodes: Integers) -> 
     return Candidates(nodes=nodes[rows], devices=devices, free=free[rows, devices])
 
 
-def with_room_for_whole(cluster: ClusterState, shape: workload.Shape, nodes: Integers) -> Integers:
+def with_room_for_whole(cluster: ClusterState, shape: pod_mix.Shape, nodes: Integers) -> Integers:
     """These nodes as far as they have the CPU and the whole GPUs the pod asks for."""
     has_room = (cluster.cpu[nodes] >= shape.cpu_milli) & (cluster.full[nodes] >= shape.gpus)
     return nodes[has_room]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.study import workload
+from dovetail.model import pod_mix
 from dovetail.study.placement import cluster_state
 from dovetail.study.placement.cluster_state import Booleans, Floats, Integers
 
@@ -34,7 +34,7 @@ class UnusableGpu:
     def __init__(
         self,
         cluster: cluster_state.ClusterState,
-        mix: workload.Mix,
+        mix: pod_mix.Mix,
         *,
         repeated_share: float = 0.0,
         as_published: bool = False,
@@ -57,9 +57,9 @@ class UnusableGpu:
         self._recount(every_node)
         self._up_to = len(cluster.changed)
 
-    def _read_mix(self, shapes: list[tuple[workload.Shape, int]]) -> None:
+    def _read_mix(self, shapes: list[tuple[pod_mix.Shape, int]]) -> None:
         self._sizes = np.array(sorted({shape.gpu_milli for shape, _ in shapes}), dtype=np.float64)
-        self._copies_of_whole = np.floor(workload.MILLI / self._sizes)
+        self._copies_of_whole = np.floor(pod_mix.MILLI / self._sizes)
         self._column = np.searchsorted(self._sizes, [shape.gpu_milli for shape, _ in shapes])
         self._count = np.array([count for _, count in shapes], dtype=np.float64)
         self._cpu_only_pods = float(self._pods - self._count.sum())
@@ -76,7 +76,7 @@ class UnusableGpu:
         """Brings the tables up to date with the placements since the last call."""
         changed = self._cluster.changed
         if self._up_to < len(changed):
-            self._recount(np.array(sorted(set(changed[self._up_to :])), dtype=np.intp))
+            self._recount(self._cluster.changed_since(self._up_to))
             self._up_to = len(changed)
 
     def _recount(self, nodes: Integers) -> None:
@@ -97,7 +97,7 @@ class UnusableGpu:
         self.total += float((unusable - self.by_node[nodes]).sum())
         self.by_node[nodes] = unusable
 
-    def after_sharing(self, shape: workload.Shape, nodes: Integers, free: Floats) -> Floats:
+    def after_sharing(self, shape: pod_mix.Shape, nodes: Integers, free: Floats) -> Floats:
         """Of these nodes, if a sharing pod took its part of a device with so much free."""
         cluster = self._cluster
         sizes = self._sizes
@@ -108,14 +108,14 @@ class UnusableGpu:
         states = _States(
             cpu=cluster.cpu[nodes] - shape.cpu_milli,
             idle=cluster.idle[nodes] - shape.gpu_milli,
-            full=cluster.full[nodes] - (free == workload.MILLI),
+            full=cluster.full[nodes] - (free == pod_mix.MILLI),
             devices_at_least=self._devices_at_least[nodes] - ((before >= sizes) & (after < sizes)),
             too_small=self._too_small[nodes] + too_small_after - too_small_before,
             copies=self._copies[nodes] + np.floor(after / sizes) - np.floor(before / sizes),
         )
         return self._unusable(nodes, states)
 
-    def after_whole(self, shape: workload.Shape, nodes: Integers) -> Floats:
+    def after_whole(self, shape: pod_mix.Shape, nodes: Integers) -> Floats:
         """Of these nodes, if a pod took its whole GPUs, or CPU only if it asks for no GPU."""
         cluster = self._cluster
         states = _States(
@@ -170,7 +170,7 @@ def _kinds_of_loss(has_cpu: Booleans, has_devices: Booleans, accepts: Booleans |
 class _PublishedSums:
     """F1 with the published simulator's rounding errors, which decide where a placement changes nothing."""
 
-    def __init__(self, mix: workload.Mix) -> None:
+    def __init__(self, mix: pod_mix.Mix) -> None:
         """Weights are shares of all pods of the typical mix."""
         pods = sum(count for _, count in mix.counts)
         all_pods = mix.cut_from_pods or pods

@@ -108,6 +108,30 @@ class Ledger:
             milli_gpu = prices.free[key] = self._free_in(pool, prices)
         return milli_gpu
 
+    def free_by_gpu(self, pool: PoolView) -> dict[str, int]:
+        """The same GPU by GPU: by the name of a device, or of the counter set that partitions draw on."""
+        if not publishes_gpus(pool.driver) or not pool.is_complete or pool.problem:
+            return {}
+        prices = self._prices(pool.devices)
+        free: dict[str, int] = {}
+        usable = pool.usable & ~pool.barred
+        for index, template in enumerate(pool.devices.templates):
+            if not usable >> index & 1:
+                continue
+            if not template.consumes_counters:
+                part = 1 - _shared_out(template, pool.shared.get(index, {}))
+                free[pool.devices.names[index]] = 0 if pool.used >> index & 1 else _rounded(part)
+                continue
+            for consumption in template.consumes_counters:
+                name = consumption.counter_set
+                if name not in free:
+                    remaining = pool.counters_left.get(name, {})
+                    part = _free_in_set(
+                        remaining, prices.totals.get(name, {}), prices.measures[name]
+                    )
+                    free[name] = _rounded(part)
+        return free
+
     def _free_in(self, pool: PoolView, prices: _Prices) -> int:
         free = Fraction(0)
         counter_sets: set[str] = set()

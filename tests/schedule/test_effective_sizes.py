@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from dovetail.study.placement import effective_sizes
+from dovetail.schedule.node.score import effective_sizes
 
 
 def test_a_share_that_leaves_no_room_for_another_occupies_the_whole_gpu() -> None:
@@ -50,4 +50,4 @@ def test_a_size_that_the_mix_does_not_know_is_charged_what_it_takes_from_an_empt
 
 
 def test_no_sharing_pods_means_no_loss() -> None:
-    assert not effective_sizes.EffectiveSizes({}).loss(300).any()
+    assert not any(effective_sizes.EffectiveSizes({}).loss(300))
