@@ -149,6 +149,7 @@ class NodeStatus(
     started_at: meta.Time = ""  # of its fence
     finished_at: meta.Time = ""
     is_going_back: bool = False  # to `previous`
+    failure: str = ""  # why it goes back; a node that goes back because others failed has none
     is_given_back: bool = False  # nothing was applied, so its fence goes without a validation
     previous: dict[str, str] = {}  # versions before the upgrade, as far as they are known
     by_hand: tuple[str, ...] = ()  # steps that a person has to carry out

@@ -101,13 +101,14 @@ def _asked_for(advice: Advice) -> Rule:
 # NVIDIA's Xid catalogue, column "immediate action". Engine errors of one application come in ranges:
 # copy engines 39-41, 70-72, 75-77, 85, 126-135; decoders 68, 83, 84, 88, 89, 96-98; JPEG 82, 99-105; OFA 86, 139.
 _APP_XIDS: Final = frozenset(
-    {8, 11, 13, 31, 32, 39, 40, 41, 60, 68, 69, 70, 71, 72, 75, 76, 77, 80, 82, 83, 84, 85, 86}
+    {8, 11, 13, 25, 31, 32, 39, 40, 41, 60, 68, 69, 70, 71, 72, 75, 76, 77, 80, 82, 83, 84, 85, 86}
     | {88, 89, 94, 139}
     | set(range(96, 106))
     | set(range(126, 136))
 )
 _IGNORED_XIDS: Final = frozenset(
-    {43, 44, 63, 66, 67, 92, 93, 106, 107, 108, 121, 137, 141, 147, 148, 157, 160, 161}
+    {37, 38, 43, 44, 63, 66, 67, 92, 93, 106, 107, 108, 121, 137, 141, 147, 148, 152, 153}
+    | {157, 160, 161}
 )
 _RESET_XIDS: Final = frozenset(
     {46, 48, 62, 64, 74, 95, 109, 110, 119, 120, 136, 140, 143, 144, 145, 146, 149, 150}
@@ -125,6 +126,9 @@ DEFAULTS: Final[Mapping[str, Rule]] = {
     "xid-54": Rule(advice=Advice.CHECK_MECHANICS, effect=Effect.NONE, over=Over.QUIET),
     # Only announces that the recovery action changed, which is read by itself.
     "xid-154": _IGNORE,
+    "xid-78": _SUPPORT,  # the catalogue: update software and firmware
+    "xid-142": _SUPPORT,
+    "xid-159": _SUPPORT,  # the catalogue: check the unified memory driver
     OTHER_XID: _SUPPORT,
     LOST: Rule(advice=Advice.REBOOT_NODE, effect=Effect.NO_SCHEDULE, over=Over.GONE, seconds=60.0),
     UNMONITORED: Rule(advice=Advice.IGNORE, effect=Effect.NONE, over=Over.GONE, seconds=0.0),

@@ -165,7 +165,7 @@ def failed(node: NodeStatus, why: str, setting: Setting) -> NodeStatus:
     phase = NodePhase.APPLYING if is_empty else NodePhase.FENCING
     back = changed(node, phase, setting.now, reason=f"goes back: {why}")
     started = node.started_at or back.started_at
-    return msgspec.structs.replace(back, is_going_back=True, started_at=started)
+    return msgspec.structs.replace(back, is_going_back=True, failure=why, started_at=started)
 
 
 def _judged(
@@ -195,11 +195,11 @@ def _judged(
 
 def _kept(node: NodeStatus) -> str:
     """Why a node goes back stays readable until it is back."""
-    return node.reason if node.is_going_back and node.reason.startswith("goes back") else ""
+    return node.reason if node.failure else ""
 
 
 def _waits(node: NodeStatus, reason: str) -> NodeStatus:
-    if node.is_going_back and node.reason.startswith("goes back"):
+    if node.failure:
         return node
     return msgspec.structs.replace(node, reason=reason)
 

@@ -211,7 +211,8 @@ def _stop_reason(
         return f"canary {of_canary[0].name} failed: {of_canary[0].reason}"
     if len(failed) >= rules.failures:
         last = failed[-1]
-        return f"{len(failed)} nodes failed, {rules.failures} stop it; {last.name}: {last.reason}"
+        nodes = "node" if len(failed) == 1 else "nodes"
+        return f"{len(failed)} {nodes} failed, {rules.failures} stop it; {last.name}: {last.reason}"
     seconds = gang_drain.seconds_since(status.started_at, now)
     is_unfinished = any(node.phase is not NodePhase.DONE for node in status.nodes)
     if rules.total_seconds and seconds >= rules.total_seconds and is_unfinished:
@@ -219,9 +220,8 @@ def _stop_reason(
     most = upgrade_waves.limit(upgrade.spec, facts)
     fenced = [node for node in failed if upgrade_waves.is_fenced(node)]
     if fenced and len(fenced) >= most and _has_waiting(status):
-        return (
-            f"{len(fenced)} failed nodes use up maxUnavailable {upgrade.spec.waves.max_unavailable}"
-        )
+        users = "1 failed node uses" if len(fenced) == 1 else f"{len(fenced)} failed nodes use"
+        return f"{users} up maxUnavailable {upgrade.spec.waves.max_unavailable}"
     return ""
 
 
@@ -231,8 +231,7 @@ def failures(status: StackUpgradeStatus) -> list[NodeStatus]:
     return [
         node
         for node in status.nodes
-        if node.phase is NodePhase.FAILED
-        or (node.is_going_back and node.phase in went_back and node.reason.startswith("goes back"))
+        if node.phase is NodePhase.FAILED or (bool(node.failure) and node.phase in went_back)
     ]
 
 
