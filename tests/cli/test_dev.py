@@ -100,6 +100,7 @@ def test_a_cluster_comes_up_is_shown_and_goes_without_a_trace(place: Path) -> No
     assert [line.rpartition("/")[2] for line in defined.err.splitlines()[:-1]] == [
         "intents.dovetail.dev unchanged",
         "queues.dovetail.dev unchanged",
+        "stackupgrades.dovetail.dev unchanged",
         "topologies.dovetail.dev unchanged",
     ]
 

@@ -93,9 +93,10 @@ def test_a_leader_that_receives_a_signal_hands_over_at_once(place: Place, story:
     assert story.held_once() == 20
 
 
-def test_a_leader_that_was_held_up_writes_nothing_when_it_goes_on(
+def test_a_leader_that_was_held_up_changes_nothing_when_it_goes_on(
     place: Place, story: Scene
 ) -> None:
+    """A request on its way when the process stopped may still be sent; it finds its pod bound or gone."""
     cluster, notes = place
     leader, other = _started(cluster, SHORT)
     _pods(story, "p", 40)
@@ -110,7 +111,7 @@ def test_a_leader_that_was_held_up_writes_nothing_when_it_goes_on(
     story.wait("the old leader to notice", lambda: "no longer leading" in cluster.log(leader))
     _pods(story, "late", 10)
     story.wait_running(*(f"late-{number}" for number in range(10)))
-    assert _work(notes, leader, since=since) == []
+    assert [write for write in _work(notes, leader, since=since) if write.status < 400] == []
     assert _work(notes, other, since=since)
     story.held_once()
     cluster.stop(other, kill=True)  # and it stands again

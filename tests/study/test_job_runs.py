@@ -11,7 +11,7 @@ from dovetail import errors
 from dovetail.cli.answers import sim_command
 from dovetail.sim import timed_jobs, virtual_run
 from dovetail.sim.fleet import fleet_spec
-from dovetail.study.queueing import engine_run, job_list, job_log, study_file
+from dovetail.study.queueing import job_list, job_log, job_run, study_file
 
 HEADER = "name,submit_s,duration_s,num_gpus,queue\n"
 
@@ -24,7 +24,7 @@ def fleet(nodes: int = 1, gpus: int = 4) -> fleet_spec.Fleet:
 def run(text: str, *, nodes: int = 1, seed: int = 0, **study: object) -> job_log.Log:
     jobs = job_list.read(HEADER + text, file="jobs.csv")
     assumptions = study_file.Study(**study)  # type: ignore[arg-type]
-    return engine_run.EngineRun(fleet(nodes), jobs, study=assumptions, seed=seed).run()
+    return job_run.EngineRun(fleet(nodes), jobs, study=assumptions, seed=seed).run()
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_the_live_loops_start_the_same_jobs_at_the_same_times() -> None:
     """But for the seconds that the live loops take to notice an end."""
     text = "a,0,600,3,\nb,100,500,2,\nc,130,900,1,\nd,200,300,4,\ne,900,400,2,\nf,2500,100,1,\n"
     jobs = job_list.read(HEADER + text, file="jobs.csv")
-    log = engine_run.EngineRun(fleet(2), jobs, study=study_file.Study()).run()
+    log = job_run.EngineRun(fleet(2), jobs, study=study_file.Study()).run()
     live = virtual_run.VirtualRun(fleet(2))
     works = [
         timed_jobs.Work(

@@ -17,10 +17,10 @@ from dovetail.cli import output
 from dovetail.sim.fleet import fleet_spec
 from dovetail.study import openb_files
 from dovetail.study.queueing import (
-    engine_run,
     job_list,
     job_log,
     job_rules,
+    job_run,
     past_runtimes,
     philly_files,
     rule_run,
@@ -121,7 +121,7 @@ def _run_and_report(given: Input, *, seed: int, policy: str, form: str, rows: st
 
 def _log(given: Input, *, seed: int, policy: str, progress: rule_run.Progress) -> job_log.Log:
     if policy == job_rules.ENGINE:
-        engine = engine_run.EngineRun(
+        engine = job_run.EngineRun(
             given.fleet, given.jobs, study=given.study, seed=seed, past=given.past
         )
         return engine.run(progress)
