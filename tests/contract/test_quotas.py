@@ -31,14 +31,47 @@ def asking(requests: Tree, **spec: Any) -> Tree:
 
 
 async def limit(place: Place, client: TreeClient, name: str = "team", **spec: Any) -> None:
-    """A quota that is in force."""
-    await client.create(quota(name, **spec))
+    """A quota that is in force: its status is complete, and the server admits objects by it."""
+    await fill_in(place, client, quota(name, **spec))
+    await admission_reads(place, client, f"later-than-{name}")
 
-    async def is_in_force() -> bool:
+
+async def fill_in(place: Place, client: TreeClient, tree: Tree) -> None:
+    """Creates a quota and waits until its status has every amount."""
+    await client.create(tree)
+    name, hard = tree["metadata"]["name"], set(tree["spec"]["hard"])
+
+    async def is_filled_in() -> bool:
         status = (await client.get("ResourceQuota", name)).get("status") or {}
-        return set(status.get("hard", ())) == set(spec["hard"]) == set(status.get("used", ()))
+        return hard == set(status.get("hard", ())) == set(status.get("used", ()))
 
-    await place.until(is_in_force)
+    await place.until(is_filled_in)
+
+
+async def admission_reads(place: Place, client: TreeClient, name: str) -> None:
+    """Waits until the server admits by every quota whose status is complete now.
+
+    A real server admits by quotas that it watches, a little behind what a client reads. It sees
+    them in the order they were written: once a later quota refuses, the earlier ones are in force.
+    """
+    defaults = {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": name},
+        "spec": {"limits": []},
+    }
+    await fill_in(place, client, quota(name, hard={"count/limitranges": "0"}))
+
+    async def is_refused() -> bool:
+        try:
+            await client.create(defaults)
+        except failures.Refused as refused:
+            return f"exceeded quota: {name}," in str(refused)
+        await client.delete("LimitRange", name)
+        return False
+
+    await place.until(is_refused)
+    await client.delete("ResourceQuota", name)
 
 
 async def used_becomes(place: Place, client: TreeClient, amounts: Tree, name: str = "team") -> None:
