@@ -246,6 +246,7 @@ def test_objects_older_than_the_quota_count_too_and_none_is_taken_away(place: Pl
         await client.create(pod("b"))
         await limit(place, client, hard={"pods": "1"})
         await used_becomes(place, client, {"pods": "2"})
+        await admission_reads(place, client, "later-than-the-count")
         assert "used: pods=2, limited: pods=1" in await refusal(client, pod("c"))
         await client.patch("Pod", "a", {"metadata": {"labels": {"still": "changeable"}}})
 
