@@ -120,7 +120,7 @@ def test_contradictory_options(state: Path, options: tuple[str, ...], problem: s
 
 
 def test_work_that_still_waits_at_the_timeout_is_exit_code_1(state: Path) -> None:
-    """However short it is, the first answer is shown."""
+    """However short it is, the first answer is shown; a row more, if a minute ends meanwhile."""
     run = running.inside(state, "when", "opt", "-w", "--timeout", "1s")
     assert run.code == 1
-    assert run.column("GANG") == ["default/pod/opt"]
+    assert set(run.column("GANG")) == {"default/pod/opt"}

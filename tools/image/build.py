@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -70,7 +71,7 @@ def _build(base_archive: Path, *, scratch: Path, say: go_build.Say) -> Path:
         "buildah",
         f"--root={scratch / 'storage'}",
         f"--runroot={scratch / 'run'}",
-        "--storage-driver=vfs",  # works on every file system
+        f"--storage-driver={_storage_driver(scratch)}",
     ]
     build = [*buildah, "build", "--pull-never"]
     volumes = [f"--volume={volume}" for volume in pip_settings.volumes(scratch)]
@@ -92,6 +93,17 @@ def _build(base_archive: Path, *, scratch: Path, say: go_build.Say) -> Path:
     for step in steps:
         commands.run(step, title=TITLE, scratch=scratch, say=say)
     return unfinished
+
+
+def _storage_driver(scratch: Path) -> str:
+    """`overlay` where the file system allows it. `vfs` works on every one, and copies all files for each layer."""
+    directories = {name: scratch / f"overlay-{name}" for name in ("lower", "upper", "work", "all")}
+    for directory in directories.values():
+        directory.mkdir()
+    options = ",".join(f"{name}dir={directories[name]}" for name in ("lower", "upper", "work"))
+    mount = ["mount", "-t", "overlay", "overlay", "-o", options, str(directories["all"])]
+    trial = subprocess.run([*commands.NAMESPACES, "--", *mount], capture_output=True, check=False)
+    return "overlay" if trial.returncode == 0 else "vfs"
 
 
 def _forget_oldest(place: Path) -> None:
