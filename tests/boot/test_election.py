@@ -55,7 +55,8 @@ class Candidate:
 
     @property
     def is_leading(self) -> bool:
-        return self.election.status.is_leading
+        """It says so, and its work has begun: `run` calls `lead` a moment after it says so."""
+        return self.election.status.is_leading and bool(self.fences)
 
     async def end(self) -> None:
         self.running.cancel()

@@ -139,7 +139,9 @@ def faults(command: reading.Command, here: Path) -> list[str]:
     where = f"line {command.line}: $ {command.text}"
     result = []
     if done.returncode != command.code:
-        result.append(f"{where}\nexit code {done.returncode}, the document says {command.code}")
+        result.append(
+            f"{where}\nexit code {done.returncode}, the document says {command.code}; printed:\n{printed}"
+        )
     if not reading.pattern(command.shown).fullmatch(printed):
         result.append(f"{where}\nprinted:\n{printed}\nshown:\n" + "\n".join(command.shown))
     return result

@@ -51,6 +51,12 @@ class Installed:
         listed = cluster.api(self.plane).list("resourceslices")
         return [tree for tree in listed if tree["spec"]["driver"] == DRIVER]
 
+    def whole_pool(self) -> list[Tree]:
+        """The slices once all of them are there: those with the counters come before the devices."""
+        slices = self.slices()
+        is_whole = bool(slices) and len(slices) == slices[0]["spec"]["pool"]["resourceSliceCount"]
+        return slices if is_whole else []
+
     def pod_of(self, component: str) -> Tree:
         """The one pod of the scheduler, of the agent or of the dashboard."""
         label = f"app.kubernetes.io/component={component}"
@@ -127,7 +133,7 @@ def test_the_deployment_is_ready_under_the_rights_of_the_chart(installed: Instal
 
 
 def test_the_daemon_set_publishes_the_gpus_of_its_node(installed: Installed) -> None:
-    slices = wait_until(installed.slices, "slices of the node", so_far=installed.story)
+    slices = wait_until(installed.whole_pool, "slices of the node", so_far=installed.story)
     assert {tree["spec"]["nodeName"] for tree in slices} == {installed.node.name}
     devices = [device["name"] for tree in slices for device in tree["spec"].get("devices") or []]
     assert {f"gpu-{index}" for index in range(GPUS)} <= set(devices)
