@@ -12,7 +12,7 @@ import yaml
 
 from dovetail import errors
 from dovetail.files import configuration_file
-from dovetail.model import configuration, policy
+from dovetail.model import configuration, configuration_problems, policy
 from dovetail.model.configuration import Field, SchedulerConfiguration
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +39,7 @@ def test_a_file_with_nothing_but_its_kind_is_the_defaults() -> None:
 
 
 def test_the_defaults_are_sound() -> None:
-    assert list(configuration.problems(SchedulerConfiguration())) == []
+    assert list(configuration_problems.problems(SchedulerConfiguration())) == []
 
 
 def test_the_example_is_read() -> None:

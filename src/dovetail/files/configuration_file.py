@@ -15,7 +15,7 @@ from dovetail import errors
 from dovetail.files import bounded_files
 from dovetail.kubetypes import untyped
 from dovetail.manifest import yaml_text
-from dovetail.model import configuration
+from dovetail.model import configuration, configuration_problems
 from dovetail.model.configuration import SchedulerConfiguration
 
 SCHEMA_ID: Final = "urn:dovetail:v1alpha1:scheduler-configuration"
@@ -29,7 +29,7 @@ def load(path: str | Path) -> SchedulerConfiguration:
 def read(text: str, *, file: str) -> SchedulerConfiguration:
     """The configuration of a YAML or JSON text."""
     tree = _document(text, file)
-    if misfits := configuration.misfits(tree):
+    if misfits := configuration_problems.misfits(tree):
         raise _refused(file, misfits)
     whole = untyped.without_nulls(SchedulerConfiguration, tree)
     missing = [
@@ -38,7 +38,7 @@ def read(text: str, *, file: str) -> SchedulerConfiguration:
         if name not in whole
     ]
     read_ = msgspec.convert(whole, SchedulerConfiguration)
-    if wrong := missing + list(configuration.problems(read_)):
+    if wrong := missing + list(configuration_problems.problems(read_)):
         raise _refused(file, wrong)
     return read_
 

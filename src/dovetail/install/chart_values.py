@@ -15,6 +15,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from dovetail.kubetypes import names, untyped
 from dovetail.model import configuration as configurations
+from dovetail.model import configuration_problems
 
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 SHARE_MODES: Final = ("auto", "always", "never")
@@ -638,7 +639,9 @@ def fields() -> Iterator[configurations.Field]:
 
 def misfits(tree: object) -> list[untyped.Misfit]:
     """Unknown fields, wrong types and numbers out of range."""
-    wrong = [misfit for field in fields() for misfit in configurations.value_misfits(field, tree)]
+    wrong = [
+        misfit for field in fields() for misfit in configuration_problems.value_misfits(field, tree)
+    ]
     return untyped.misfits(Values, tree) + wrong
 
 
