@@ -22,6 +22,7 @@ class MigManager:
     def __init__(self, node: trees.Tree) -> None:
         self.node = node
         self.client_ends = True
+        self.known = KNOWN  # what its file has
         self._last_read = node["metadata"]["labels"].get(CONFIG, "")
 
     @property
@@ -36,7 +37,7 @@ class MigManager:
         if wanted == self._last_read:
             return
         self._last_read = wanted
-        if wanted not in KNOWN:
+        if wanted not in self.known:
             self._end("failed")
             return
         self.labels[STATE] = "pending"

@@ -40,10 +40,14 @@ def name_of(name: str | None, to: Mapping[str, str]) -> str:
 
 
 def spec_of(
-    to: Mapping[str, str], policy_file: str | None, labels: str
+    to: Mapping[str, str],
+    policy_file: str | None,
+    labels: str,
+    *,
+    defaults: Mapping[str, Any] | None = None,
 ) -> stack_upgrades.StackUpgradeSpec:
-    """The spec."""
-    tree = _policy_tree(policy_file) if policy_file is not None else {}
+    """The spec; the defaults count where the policy file is silent."""
+    tree = dict(defaults or {}) | (_policy_tree(policy_file) if policy_file is not None else {})
     if labels.strip():
         tree["nodeSelector"] = {"matchLabels": _labels(labels)}
     place = policy_file or "--nodes"

@@ -128,10 +128,11 @@ def _begun(upgrade: StackUpgrade, facts: Facts, judges: Judges, at: Moment) -> S
 
     waves = upgrade_waves.waves_of(upgrade.spec, facts)
     names = [name for wave in waves for name in wave]
-    readiness = {name: judges.readiness(name, upgrade.spec.to) for name in names}
+    readiness = {name: judges.readiness(name, upgrade.spec.versions_of(name)) for name in names}
     unserved = [name for name in names if not readiness[name].adapter]
     if len(unserved) == len(names):
-        why = f"no adapter brings node {unserved[0]} to {_text(upgrade.spec.to)}"
+        wanted = _text(upgrade.spec.versions_of(unserved[0]))
+        why = f"no adapter brings node {unserved[0]} to {wanted}"
         return _with_end(status, Phase.REFUSED, why, at.now)
     nodes = [
         _first(name, number, readiness[name], facts, at.now)
