@@ -132,7 +132,8 @@ def _begun(upgrade: StackUpgrade, facts: Facts, judges: Judges, at: Moment) -> S
     unserved = [name for name in names if not readiness[name].adapter]
     if len(unserved) == len(names):
         wanted = _text(upgrade.spec.versions_of(unserved[0]))
-        why = f"no adapter brings node {unserved[0]} to {wanted}"
+        blocker = readiness[unserved[0]].blocker
+        why = f"no adapter brings node {unserved[0]} to {wanted}" + (blocker and f": {blocker}")
         return _with_end(status, Phase.REFUSED, why, at.now)
     nodes = [
         _first(name, number, readiness[name], facts, at.now)
