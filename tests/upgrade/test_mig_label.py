@@ -33,6 +33,13 @@ class Story:
         return outcome
 
 
+def test_a_manager_whose_image_names_no_version_governs_its_node() -> None:
+    manager = trees.pod("nvidia-mig-manager", "test/mig-manager@sha256:0123", "a")
+    node = trees.node("a", {CONFIG: "all-disabled"})
+    assert MIG.governs(trees.facts("a", node, manager), TARGET)
+    assert not MIG.governs(trees.facts("a", node), TARGET)
+
+
 def test_a_change_ends_with_the_managers_word_and_never_with_an_older_one() -> None:
     story = Story()
     asked = story.step(0)

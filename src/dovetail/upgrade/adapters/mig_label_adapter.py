@@ -53,8 +53,9 @@ class MigLabelAdapter:
         return NAME
 
     def governs(self, facts: NodeFacts, target: adapter.Target) -> bool:
-        """Whether a MIG manager looks after this node."""
-        return bool(target.mig_config) and facts.stack.mig_manager.is_present
+        """Whether a MIG manager looks after this node, of whatever version."""
+        is_there = facts.stack.mig_manager.is_present or facts.pods_of(Component.MIG_MANAGER)
+        return bool(target.mig_config) and bool(is_there)
 
     def reversible(
         self, facts: NodeFacts, target: adapter.Target
