@@ -66,21 +66,21 @@ def test_pods_that_wait_for_partitions_start_once_the_manager_has_made_them(tmp_
             options = ("--kubeconfig", str(shared.plane.kubeconfig))
             return running.inside(tmp_path / "none", "stack", *words, *options)
 
-        apply = (
-            "mig", "--apply", "--name", scene.namespace,
-            "--config-map", "mig", "--operator-namespace", scene.namespace,
-        )  # fmt: skip
-        rehearsed = dovetail(*apply, "--dry-run")
+        def apply(name: str, *words: str) -> running.Run:
+            place = ("--config-map", "mig", "--operator-namespace", scene.namespace)
+            return dovetail("mig", "--apply", "--name", name, *place, *words)
+
+        rehearsed = apply(scene.namespace, "--dry-run")
         assert rehearsed.code == 0, rehearsed.err
         assert "would be extended: 3 configurations" in rehearsed.out
         assert set(_configs(scene)) == {"all-disabled", "theirs"}
 
-        started = dovetail(*apply)
+        started = apply(scene.namespace)
         assert started.code == 0, started.err
         assert f"started stackupgrade/{scene.namespace}: 1 node" in started.out
         configs = _configs(scene)
         assert configs["theirs"] == THEIRS["mig-configs"]["theirs"]
-        again = dovetail("mig", "--apply", *apply[2:3], "other", *apply[4:])
+        again = apply("other")
         assert again.code == 1
         assert f"stackupgrade/{scene.namespace} is under way" in again.err
 
