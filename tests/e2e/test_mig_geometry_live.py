@@ -19,7 +19,7 @@ from dovetail.devcluster import kube_binaries
 from dovetail.kube import client, read_objects
 from dovetail.kube.auth import client_config
 from dovetail.kube.http import transport
-from dovetail.kubetypes import object_set
+from dovetail.kubetypes import object_set, registry
 from dovetail.upgrade import judging, upgrade_loop
 from dovetail.upgrade.validation import validation_checks
 from tests.cli import running
@@ -92,6 +92,14 @@ def test_pods_that_wait_for_partitions_start_once_the_manager_has_made_them(tmp_
         assert status.code == 0, status.err
         assert "MIG on 1 node: Completed" in status.out
         assert "0 would have started before, 3 by the plan; 3 have started" in status.out
+        _remove(scene)
+
+
+def _remove(scene: namespace_scene.Scene) -> None:
+    """No lifecycle process runs on the shared cluster that would release the object."""
+    released = {"metadata": {"finalizers": None}}
+    scene.rest.patch("stackupgrades", scene.namespace, released)
+    scene.rest.delete("stackupgrades", scene.namespace)
 
 
 def _carry_out(scene: namespace_scene.Scene, node: str, configs: Tree) -> None:
@@ -107,7 +115,8 @@ def _carry_out(scene: namespace_scene.Scene, node: str, configs: Tree) -> None:
             async def read() -> upgrade_loop.Reading:
                 wanted = [object_set.Read(kind, is_optional=True) for kind in upgrade_loop.KINDS]
                 reading = await read_objects.read_over(over, wanted, cluster="test")
-                return upgrade_loop.Reading(reading.objects, has_rules=True)
+                has_rules = registry.TAINT_RULE not in reading.unserved
+                return upgrade_loop.Reading(reading.objects, has_rules=has_rules)
 
             loop = upgrade_loop.UpgradeLoop(
                 client.KubeApi(over),
@@ -115,7 +124,7 @@ def _carry_out(scene: namespace_scene.Scene, node: str, configs: Tree) -> None:
                 clocks.SystemClock(),
                 lambda objects: judging.judges_of(objects, validation_checks.DEFAULTS),
             )
-            for _ in range(40):  # 13 are needed: each writes a status or carries out what it says
+            for _ in range(40):  # each pass writes a status or carries out what it says
                 if not await loop.run_once():
                     return
                 _play(scene, node, manager, configs)
