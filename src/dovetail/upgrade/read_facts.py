@@ -22,7 +22,7 @@ from dovetail.kubetypes.custom.stack_upgrades import NodePhase, Phase, StackUpgr
 from dovetail.kubetypes.resource import slices, taint_rules
 from dovetail.model import gangs, workload_annotations
 from dovetail.schedule.gang import jobs
-from dovetail.upgrade.adapters import node_facts
+from dovetail.upgrade.adapters import fence_toleration, node_facts
 from dovetail.upgrade.machine import upgrade_machine
 from dovetail.upgrade.machine.cluster_facts import Facts, NodeView, PodView, Pool, Xid
 from dovetail.world import events
@@ -30,7 +30,7 @@ from dovetail.world.devices import gpu_ledger
 from dovetail.world.owners import facts_of_objects
 from dovetail.world.world import World
 
-FENCE: Final = "dovetail.dev/stack-upgrade"  # taint on nodes and devices, label of rules
+FENCE: Final = fence_toleration.FENCE  # taint on nodes and devices, label of rules
 NODE: Final = "dovetail.dev/node"  # annotation of a rule: the node that it fences
 SIGNAL: Final = "dovetail.dev/checkpoint-requested"  # annotation of a pod: when it was asked
 XID: Final = "gpu.nvidia.com/xid"  # device taint of our node agent and of NVIDIA's driver

@@ -13,17 +13,14 @@ from typing import Final
 
 from dovetail.answer.stack import node_stack
 from dovetail.answer.why.evidence.gpu_platform.gpu_nodes import Component
-from dovetail.kubetypes.core import nodes
 from dovetail.model import node_pools
-from dovetail.schedule.node import node_fit
-from dovetail.upgrade.adapters import adapter, driver_pods, operator_labels
+from dovetail.upgrade.adapters import adapter, driver_pods, fence_toleration, operator_labels
 from dovetail.upgrade.adapters.adapter import Applied, ApplyFailed, NodePatch, Working
 from dovetail.upgrade.adapters.node_facts import NodeFacts, StackPod
 
 NAME: Final = "mig-label"
 # How long a kubelet may take to show the manager a changed ConfigMap: its sync period, twice over.
 CONFIG_MAP_SECONDS: Final = 120
-FENCE: Final = "dovetail.dev/stack-upgrade"  # key of the taint of a node that is upgraded
 CONFIG: Final = node_stack.MIG_CONFIG
 STATE: Final = node_pools.MIG_STATE
 UNKNOWN_CONFIG: Final = "dovetail-no-such-config"  # refused by the manager before it touches a GPU
@@ -89,7 +86,8 @@ class MigLabelAdapter:
                     blocks=False,
                 )
             )
-        problems += _kept_away(facts)
+        # The manager ends its clients and lets them start again.
+        problems += fence_toleration.problems(facts.name, _running_clients(facts))
         return tuple(problems)
 
     def apply(self, facts: NodeFacts, target: adapter.Target) -> adapter.Outcome:
@@ -111,27 +109,6 @@ class MigLabelAdapter:
         if not facts.pods_of(Component.MIG_MANAGER):
             return Working(waiting_for=f"a pod of the MIG manager on {facts.name}; none runs")
         return Working(waiting_for=f"the MIG manager, which has {wanted} as {state or 'not begun'}")
-
-
-def _kept_away(facts: NodeFacts) -> list[adapter.Problem]:
-    """The manager ends its clients and lets them start again: with our fence on the node, they have to tolerate it."""
-    fence = nodes.Taint(key=FENCE, effect="NoSchedule")
-    apps = [
-        each
-        for each in _running_clients(facts)
-        if not node_fit.tolerated(fence, each.pod.spec.tolerations)
-    ]
-    if not apps:
-        return []
-    return [
-        adapter.Problem(
-            code="FenceNotTolerated",
-            message=f"{apps[0].id} does not tolerate the taint {FENCE} and would not start again on the"
-            f" fenced node {facts.name}",
-            next_step=f"add {{key: {FENCE}, operator: Exists}} to daemonsets.tolerations of the GPU"
-            " Operator; its DaemonSets start anew",
-        )
-    ]
 
 
 def _asked(facts: NodeFacts, wanted: str) -> Working:
