@@ -5,6 +5,7 @@ Exit code 0: started, or would be; 1: the check or the plan refuses it, and noth
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -112,8 +113,13 @@ def command(
     output.write_lines([rollout_table.sentence(plan), *rollout_table.comparison(plan)])
     output.write_lines([f"{verb} stackupgrade/{chosen_name}"])
     cluster_option.say_cluster(seen.name)
-    words = " ".join(f"--to {text}" for text in texts)
-    again = f"stack upgrade {words}" if dry_run else f"stack upgrade status {chosen_name}"
+    words = [word for text in texts for word in ("--to", text)]
+    words += ["--allow-unknown"] if allow_unknown else []
+    for option, value in (("--policy", policy_file), ("--nodes", labels), ("--name", name)):
+        words += [option, value] if value else []
+    again = f"stack upgrade {shlex.join(words)}"
+    if not dry_run:
+        again = f"stack upgrade status {chosen_name}"
     cluster_option.next_step(again)
 
 
