@@ -125,12 +125,17 @@ def command(
         output.say(
             f"next: kubectl apply --server-side -f {directory}, once the pods that move have left"
         )
-    elif any(proposal.has_manager for proposal in plan.proposals):
+    elif _can_apply(plan):
         cluster_option.next_step("stack mig --apply --dry-run")
     elif texts:
         cluster_option.next_step("stack mig --write DIR")
     else:
         cluster_option.next_step("why")
+
+
+def _can_apply(plan: PartitionPlan) -> bool:
+    is_managed = any(proposal.has_manager for proposal in plan.proposals)
+    return is_managed and cluster_option.snapshot() is None
 
 
 def _refuse_combinations(
