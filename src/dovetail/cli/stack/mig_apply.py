@@ -65,11 +65,14 @@ def apply(seen: cluster_view.View, plan: PartitionPlan, order: Order) -> None:
         geometry_upgrade.obstacle(seen, pointer, name=order.config_map, namespace=order.namespace)
     )
     extended = _extended(seen, plan, order)
+    unread = geometry_upgrade.unread(pointer, extended)
+    if not pointer.name:
+        _refuse(unread)  # one that we created would be believed the next time
     if not order.is_dry_run:
         _write(extended)
     if is_text:
         output.write_lines([extended.sentence(is_dry_run=order.is_dry_run)])
-    _refuse(geometry_upgrade.unread(pointer, extended))
+    _refuse(unread)
     tree = start_upgrade.tree_of(upgrade, spec)
     if not order.is_dry_run:
         tree = start_upgrade.create(tree)
@@ -108,6 +111,11 @@ def _extended(
                 " not have",
                 f"create it in {extended.namespace} with a copy of the file that the MIG manager reads",
             )
+        )
+    for config, node in sorted(missing.items()):
+        output.say(
+            f"warning: node {node} uses configuration {config}, which {extended.name} does not have:"
+            " no way back to it"
         )
     return extended
 
