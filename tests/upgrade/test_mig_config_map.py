@@ -93,7 +93,8 @@ def test_a_writer_that_came_between_is_not_overwritten() -> None:
     [
         ("version: v2\nmig-configs: {}", "expected version v1"),
         ("version: v1\nmig-configs: []", "expected version v1"),
-        ("[", "not YAML"),
+        ("[", "config.yaml: "),
+        ("version: v1\nmig-configs: {}\n---\n{}", "expected version v1"),
     ],
 )
 def test_a_file_that_cannot_be_extended_is_left_as_it_is(text: str, why: str) -> None:

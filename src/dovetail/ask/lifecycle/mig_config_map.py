@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from dovetail import errors
 from dovetail.answer.partitioning import mig_parted
@@ -19,6 +18,7 @@ from dovetail.answer.stack import node_stack, platform_objects
 from dovetail.ask import cluster_view
 from dovetail.kubetypes import codec, meta, registry
 from dovetail.kubetypes.core import nodes
+from dovetail.manifest import yaml_text
 from dovetail.ports import api as apis
 from dovetail.ports import failures
 from dovetail.tables import yaml_dump
@@ -157,9 +157,10 @@ def _file_of(document: ConfigMap) -> Tree:
     if text is None:
         raise errors.InputError(f"{place}: no key {mig_parted.CONFIG_KEY}, which the manager reads")
     try:
-        file = yaml.load(text, Loader=yaml.CSafeLoader)
-    except yaml.YAMLError as error:
-        raise errors.InputError(f"{place}: {mig_parted.CONFIG_KEY}: not YAML: {error}") from None
+        documents = list(yaml_text.documents(text))
+    except yaml_text.TextError as error:
+        raise errors.InputError(f"{place}: {mig_parted.CONFIG_KEY}: {error}") from None
+    file: Any = documents[0].tree if len(documents) == 1 else None
     is_known = isinstance(file, dict) and file.get("version") == _VERSION
     if not is_known or not isinstance(file.get(_CONFIGS), dict):
         raise errors.InputError(
