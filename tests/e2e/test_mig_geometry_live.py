@@ -25,7 +25,7 @@ from dovetail.upgrade.validation import validation_checks
 from tests.cli import running
 from tests.e2e import namespace_scene
 from tests.support import cluster as planes
-from tests.support import live
+from tests.support import live, rest
 from tests.upgrade.mig_manager_player import CLIENTS, CONFIG, STATE, MigManager
 
 pytestmark = pytest.mark.slow
@@ -84,6 +84,9 @@ def test_pods_that_wait_for_partitions_start_once_the_manager_has_made_them(tmp_
         assert again.code == 1
         assert f"stackupgrade/{scene.namespace} is under way" in again.err
 
+        _refuse_changes(scene)
+        assert dovetail("upgrade", "pause", scene.namespace).code == 0
+        assert dovetail("upgrade", "resume", scene.namespace).code == 0
         _carry_out(scene, node, configs)
         ended = scene.rest.read("stackupgrades", scene.namespace)["status"]
         assert ended["phase"] == "Completed", ended
@@ -93,6 +96,20 @@ def test_pods_that_wait_for_partitions_start_once_the_manager_has_made_them(tmp_
         assert "MIG on 1 node: Completed" in status.out
         assert "0 would have started before, 3 by the plan; 3 have started" in status.out
         _remove(scene)
+
+
+def _refuse_changes(scene: namespace_scene.Scene) -> None:
+    """The rules of the definition: what an upgrade brings cannot change, and is one thing."""
+    tree = scene.rest.read("stackupgrades", scene.namespace)
+    (geometry,) = tree["spec"]["mig"]["nodes"]
+    changed = {"mig": {"nodes": [geometry | {"config": "other"}]}}
+    for spec, why in (
+        (changed, "the geometry of an upgrade cannot change"),
+        ({"mig": None, "to": {"driver": "595.91.07"}}, "what an upgrade brings cannot change"),
+        ({"to": {"driver": "595.91.07"}}, "one of both"),
+    ):
+        with pytest.raises(rest.RefusedError, match=why):
+            scene.rest.patch("stackupgrades", scene.namespace, {"spec": spec})
 
 
 def _remove(scene: namespace_scene.Scene) -> None:
