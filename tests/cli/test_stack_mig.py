@@ -112,10 +112,10 @@ def test_options_that_do_not_go_together_are_exit_code_2(dump: Path) -> None:
         assert (run.code, why in run.err) == (2, True), run.err
 
 
-def test_nothing_is_started_where_no_change_starts_more_pods(state: Path) -> None:
+def test_nothing_is_started_where_no_pod_waits(state: Path) -> None:
     run = running.inside(state, "stack", "mig", "--apply")
     assert run.code == 0, run.err
-    assert "nothing to apply: no change starts more waiting pods" in run.err
+    assert "nothing to apply: every pod that waits for GPUs starts without a change" in run.err
     own = running.inside(
         state, "stack", "mig", "--apply", "--config-map", "default-mig-parted-config"
     )

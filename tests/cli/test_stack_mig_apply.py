@@ -121,9 +121,21 @@ def test_a_node_whose_plugin_counts_no_profiles_is_passed_over(
 
     waiting.call(relabel)
     run = _apply(waiting)
-    assert run.code == 0, run.err
+    assert run.code == 1
     assert "its device plugin has MIG strategy single" in run.out
-    assert "nothing to apply" in run.err
+    assert "no change starts more waiting pods; " in run.err
+
+
+def test_a_node_whose_plugin_would_not_return_behind_the_fence_is_passed_over(
+    waiting: embedded.Embedded,
+) -> None:
+    plugin = trees.pod("nvidia-device-plugin-daemonset", "test/plugin:v0.20.0", "static")
+    plugin["spec"]["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    waiting.put(plugin)
+    run = _apply(waiting)
+    assert run.code == 1
+    assert "does not tolerate the taint dovetail.dev/stack-upgrade" in run.out
+    assert "no change starts more waiting pods; " in run.err
 
 
 def _has_config_map(api: SimApi) -> bool:

@@ -21,6 +21,7 @@ from dovetail.ask.lifecycle import mig_config_map, partition_asked, upgrade_aske
 from dovetail.kubetypes import registry
 from dovetail.kubetypes.core import pods
 from dovetail.kubetypes.custom import stack_upgrades
+from dovetail.tables import text
 from dovetail.upgrade import read_facts
 from dovetail.upgrade.machine import upgrade_machine
 
@@ -96,6 +97,17 @@ def obstacle(
             f"dovetail stack mig --apply --config-map {pointed}, which keeps those that are in it",
         )
     return None
+
+
+def unmet(plan: PartitionPlan) -> Obstacle | None:
+    """Whether pods wait for GPUs and no change of a node would start one more."""
+    if plan.proposals or plan.after.pods == plan.after.of:
+        return None
+    alone = sum(len(passed.nodes) for passed in plan.passed)
+    why = "no change starts more waiting pods"
+    if alone:
+        why += f"; {text.counted(alone, 'node')} were left alone, for the reasons above"
+    return Obstacle(why, "dovetail stack mig -o json, which lists the nodes and their reasons")
 
 
 def unread(

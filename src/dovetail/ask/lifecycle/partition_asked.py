@@ -20,14 +20,18 @@ from dovetail.ask import cluster_view, replicas, right_size_asked
 from dovetail.ask.lifecycle import rollout_asked
 from dovetail.kubetypes import gpu_stack_kinds
 from dovetail.kubetypes.core import nodes
+from dovetail.kubetypes.custom import stack_upgrades
 from dovetail.model import node_pools, policy
 from dovetail.tables import yaml_dump
+from dovetail.upgrade import judging
+from dovetail.upgrade.validation import validation_checks
 
 KINDS: Final = gpu_stack_kinds.ALL  # read besides
 CONFIG_FILE: Final = "mig-config.yaml"
 NODES_FILE: Final = "node-labels.yaml"
 DEFAULT_WINDOW: Final = "7d"
 MIXED: Final = "mixed"
+_ANY_CONFIG: Final = {stack_upgrades.MIG_CONFIG: "any"}
 DEFAULT_STRATEGY: Final = "single"  # of the GPU Operator
 
 Tree = dict[str, Any]
@@ -54,11 +58,14 @@ def planned(
     platform = platform_objects.read(seen.objects)
     managed = [node for component, node in platform.on_nodes if component is Component.MIG_MANAGER]
     replica = replicas.replica_of(seen, rules)
-    excluded = {
-        name: why
-        for name, node in (replica.world.nodes if is_applied else {}).items()
-        if (why := _unserved(node, platform, has_manager=name in managed))
-    }
+    excluded: dict[str, str] = {}
+    if is_applied:
+        judges = judging.judges_of(seen.objects, validation_checks.DEFAULTS)
+        for name, node in replica.world.nodes.items():
+            why = _unserved(node, platform, has_manager=name in managed)
+            why = why or judges.readiness(name, _ANY_CONFIG).blocker
+            if why:
+                excluded[name] = why
     return partition_plan.planned(
         replica,
         costs=costs_,

@@ -54,7 +54,8 @@ def apply(seen: cluster_view.View, plan: PartitionPlan, order: Order) -> None:
         output.write_lines(partition_table.lines(plan, is_wide=order.form == "wide"))
         cluster_option.say_cluster(seen.name)
     if not plan.proposals:
-        output.say("nothing to apply: no change starts more waiting pods")
+        _refuse(geometry_upgrade.unmet(plan))
+        output.say("nothing to apply: every pod that waits for GPUs starts without a change")
         cluster_option.next_step("why")
         return
 
