@@ -70,3 +70,54 @@ def test_wrong_input_is_exit_code_2(dump: Path, tmp_path: Path) -> None:
     refused = _mig(dump, "--write", str(blocked / "below"))
     assert refused.code == 2
     assert "--write" in refused.err
+
+
+def test_what_recorded_work_waited_for_gets_the_room_that_is_left(
+    dump: Path, tmp_path: Path
+) -> None:
+    owner = {"namespace": "team", "pod": "a", "pod_uid": "a"}
+    waited = {"owner": owner, "micro_gpu": 142_857, "start": 1_000, "end": 2_000}
+    held = {
+        "allocation": "a",
+        "asset": "gpu",
+        "node": "n",
+        "micro_gpu": 142_857,
+        "form": "mig",
+        "owner": owner,
+        "start": 2_000,
+        "end": 3_000,
+        "profile": "1g.20gb",
+    }
+    records = tmp_path / "records.json"
+    records.write_text(json.dumps({"waiting": [waited], "allocations": [held]}))
+    plain = json.loads(_mig(dump, "-o", "json").out)
+    run = _mig(dump, "--history", str(records), "-o", "json")
+    assert run.code == 0, run.err
+    recent = json.loads(run.out)
+    assert "1g.20gb" not in str(plain["proposals"])
+    assert "1g.20gb" in str(recent["proposals"])
+    assert recent["after"] == plain["after"]
+    assert _mig(dump, "--history", str(tmp_path / "none")).code == 2
+    assert _mig(dump, "--history", str(records), "--window", "soon").code == 2
+
+
+def test_options_that_do_not_go_together_are_exit_code_2(dump: Path) -> None:
+    for words, why in (
+        (("--apply",), "--apply needs a cluster"),
+        (("--apply", "--write", "x"), "not both"),
+        (("--dry-run",), "go with --apply"),
+        (("--policy", "x"), "go with --apply"),
+    ):
+        run = _mig(dump, *words)
+        assert (run.code, why in run.err) == (2, True), run.err
+
+
+def test_nothing_is_started_where_no_pod_waits(state: Path) -> None:
+    run = running.inside(state, "stack", "mig", "--apply")
+    assert run.code == 0, run.err
+    assert "nothing to apply: every pod that waits for GPUs starts without a change" in run.err
+    own = running.inside(
+        state, "stack", "mig", "--apply", "--config-map", "default-mig-parted-config"
+    )
+    assert own.code == 2
+    assert "the GPU Operator writes it again" in own.err

@@ -40,6 +40,7 @@ PREFIXES = {
     "queues": "apis/dovetail.dev/v1alpha1",
     "topologies": "apis/dovetail.dev/v1alpha1",
     "intents": "apis/dovetail.dev/v1alpha1",
+    "stackupgrades": "apis/dovetail.dev/v1alpha1",
     "priorityclasses": "apis/scheduling.k8s.io/v1",
     "jobsets": "apis/jobset.x-k8s.io/v1alpha2",
     "pytorchjobs": "apis/kubeflow.org/v1",

@@ -6,6 +6,7 @@ only, which is what makes it hang. Written after mig-parted's reconfigure packag
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from tests.upgrade import trees
@@ -22,6 +23,9 @@ class MigManager:
     def __init__(self, node: trees.Tree) -> None:
         self.node = node
         self.client_ends = True
+        self.ends_after = ""  # clients that do not end do so once this configuration was asked for
+        self.known: Collection[str] = KNOWN  # what its file has
+        self.changes: list[str] = []  # configurations that it applied, in order
         self._last_read = node["metadata"]["labels"].get(CONFIG, "")
 
     @property
@@ -36,13 +40,15 @@ class MigManager:
         if wanted == self._last_read:
             return
         self._last_read = wanted
-        if wanted not in KNOWN:
+        self.client_ends = self.client_ends or wanted == self.ends_after
+        if wanted not in self.known:
             self._end("failed")
             return
         self.labels[STATE] = "pending"
         self.labels.update(dict.fromkeys(CLIENTS, "paused-for-mig-change"))
         if not self.client_ends:
             return  # it hangs: no state, no resumption
+        self.changes += [wanted] if wanted != "broken" else []
         self._end("failed" if wanted == "broken" else "success")
 
     def _end(self, state: str) -> None:

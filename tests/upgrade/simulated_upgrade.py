@@ -50,18 +50,26 @@ class SimulatedUpgrade:
         self.kill_at = 0
         self._sizes: dict[str, int] = {}
         for number in range(nodes):
-            self.api.put(_node(f"gpu-{number}"))
+            self.api.put(self.node_tree(f"gpu-{number}"))
         self.api.put(
             {
                 "apiVersion": "dovetail.dev/v1alpha1",
                 "kind": "StackUpgrade",
                 "metadata": {"name": "roll"},
-                "spec": {"to": {"driver": NEW}} | (spec or {}),
+                "spec": self.brings() | (spec or {}),
             }
         )
         self.api.before = self._before
         self.api.after = self._after
         self._restart()
+
+    def brings(self) -> Tree:
+        """What the upgrade is for."""
+        return {"to": {"driver": NEW}}
+
+    def node_tree(self, name: str) -> Tree:
+        """A node before it."""
+        return _node(name)
 
     # What runs
 

@@ -6,7 +6,7 @@ from dovetail.upgrade.adapters import adapter
 from dovetail.upgrade.adapters.adapter import Applied, ApplyFailed, Outcome, Target, Working
 from dovetail.upgrade.adapters.mig_label_adapter import MigLabelAdapter
 from tests.upgrade import trees
-from tests.upgrade.mig_manager_player import CLIENTS, CONFIG, STATE, MigManager
+from tests.upgrade.mig_manager_player import CLIENTS, CONFIG, KNOWN, STATE, MigManager
 
 MIG = MigLabelAdapter(stuck_seconds=1800)
 MANAGER = trees.pod("nvidia-mig-manager", "test/mig-manager:v0.15.0", "a")
@@ -31,6 +31,13 @@ class Story:
         self.manager.act()
         self.outcomes.append(outcome)
         return outcome
+
+
+def test_a_manager_whose_image_names_no_version_governs_its_node() -> None:
+    manager = trees.pod("nvidia-mig-manager", "test/mig-manager@sha256:0123", "a")
+    node = trees.node("a", {CONFIG: "all-disabled"})
+    assert MIG.governs(trees.facts("a", node, manager), TARGET)
+    assert not MIG.governs(trees.facts("a", node), TARGET)
 
 
 def test_a_change_ends_with_the_managers_word_and_never_with_an_older_one() -> None:
@@ -77,13 +84,40 @@ def test_a_second_hanging_has_its_own_time_and_is_then_a_failure() -> None:
     assert "hangs in all-1g.10gb a second time" in failed.reason
 
 
-def test_a_refused_configuration_fails_with_the_manager_to_ask() -> None:
+def test_a_refused_configuration_is_asked_for_once_more_and_fails_with_the_manager_to_ask() -> None:
     story = Story()
     target = Target(mig_config="broken")
     story.step(0, target)
-    failed = story.step(1, target)
+    assert isinstance(story.step(1, target), Working)
+    assert story.manager.labels[CONFIG] == "broken"
+    story.step(120, target)
+    assert story.manager.labels[CONFIG] == "dovetail-no-such-config"
+    story.step(121, target)
+    failed = story.step(122, target)
     assert isinstance(failed, ApplyFailed)
     assert failed.next_step == "kubectl logs -n gpu-operator nvidia-mig-manager-a"
+
+
+def test_a_manager_that_read_its_file_too_early_gets_a_second_look() -> None:
+    story = Story()
+    story.manager.known = ("all-disabled",)
+    story.step(0)
+    story.step(119)
+    assert story.manager.labels[STATE] == "failed"
+    story.manager.known = KNOWN
+    for seconds in (120, 121):
+        assert isinstance(story.step(seconds), Working)
+    assert isinstance(story.step(122), Applied)
+
+
+def test_clients_that_do_not_tolerate_the_fence_keep_the_change_from_beginning() -> None:
+    plugin = trees.pod("nvidia-device-plugin-daemonset", "test/plugin:v0.20.0", "a")
+    plugin["spec"]["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    node = trees.node("a", {CONFIG: "all-disabled", STATE: "success"})
+    (problem,) = MIG.unready(trees.facts("a", node, MANAGER, plugin), TARGET)
+    assert (problem.code, problem.blocks) == ("FenceNotTolerated", True)
+    plugin["spec"]["tolerations"] = [{"key": "dovetail.dev/stack-upgrade", "operator": "Exists"}]
+    assert MIG.unready(trees.facts("a", node, MANAGER, plugin), TARGET) == ()
 
 
 def test_clients_left_paused_are_found_before_and_resumed_after_a_change() -> None:

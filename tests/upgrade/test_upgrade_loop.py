@@ -121,6 +121,14 @@ def test_an_impossible_spec_is_refused_and_nothing_is_touched() -> None:
     assert rig.fences() == {}
 
 
+def test_an_adapter_that_serves_no_node_is_refused() -> None:
+    rig = SimulatedUpgrade(nodes=2, spec={"adapter": "other"})
+    rig.run()
+    assert rig.upgrade.status.phase is Phase.REFUSED
+    assert "label serves it, not other" in rig.upgrade.status.reason
+    assert rig.fences() == {}
+
+
 def test_a_clock_that_is_set_forward_fails_no_node() -> None:
     rig = SimulatedUpgrade(nodes=2)
     rig.run_pod("serve", "gpu-0")

@@ -53,7 +53,11 @@ def pod(app: str, image: str, on: str, *, is_ready: bool = True, is_going: bool 
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": metadata,
-        "spec": {"nodeName": on, "containers": [{"name": "main", "image": image}]},
+        "spec": {
+            "nodeName": on,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "main", "image": image}],
+        },
         "status": {"phase": "Running", "containerStatuses": [status]},
     }
 

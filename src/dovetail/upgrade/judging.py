@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Final, assert_never
 
 from dovetail.kubetypes import object_set, registry
+from dovetail.kubetypes.custom import stack_upgrades
+from dovetail.upgrade import read_facts
 from dovetail.upgrade.adapters import adapter, adapter_choice, node_facts
 from dovetail.upgrade.adapters.node_facts import NodeFacts
 from dovetail.upgrade.machine.cluster_facts import (
@@ -26,7 +28,11 @@ from dovetail.upgrade.validation import validation_facts, validation_verdict
 from dovetail.upgrade.validation.validation_checks import Checks
 
 # Parts of a spec by the field of a target that brings them.
-_FIELDS: Final[Mapping[str, str]] = {"driver": "driver", "draDriver": "dra_driver"}
+_FIELDS: Final[Mapping[str, str]] = {
+    "driver": "driver",
+    "draDriver": "dra_driver",
+    stack_upgrades.MIG_CONFIG: "mig_config",
+}
 _UNKNOWN: Final = "the node is not known to have GPUs"
 
 
@@ -58,7 +64,12 @@ def _validity(
         return Ongoing(_UNKNOWN)
     baseline = validation_facts.baseline_of(stored.struct.metadata.annotations)
     verdict = validation_verdict.validate(
-        checks, facts, baseline=baseline, target=versions, waited_seconds=0
+        checks,
+        facts,
+        baseline=baseline,
+        target=versions,
+        waited_seconds=0,
+        geometry=_geometry(objects, node, versions.get(stack_upgrades.MIG_CONFIG, "")),
     )
     match verdict:
         case validation_verdict.Valid():
@@ -69,6 +80,20 @@ def _validity(
             return Rejected("; ".join(map(str, reasons)))
         case _:
             assert_never(verdict)
+
+
+def _geometry(objects: object_set.ObjectSet, node: str, config: str) -> Mapping[str, int] | None:
+    """The partitions of a configuration, as the upgrade that brings it states them.
+
+    None for one that no upgrade brings: a node that goes back is to be what it was.
+    """
+    if not config:
+        return None
+    for upgrade in read_facts.upgrades_of(objects):
+        for each in upgrade.spec.mig.nodes if upgrade.spec.mig is not None else ():
+            if (each.node, each.config) == (node, config):
+                return each.partitions
+    return None
 
 
 def target_of(versions: Versions) -> adapter.Target:

@@ -13,14 +13,16 @@ from typing import Final
 from dovetail import timestamps
 from dovetail.answer.drain import disruption_account, drain_filters, pod_details, unrequested_gpus
 from dovetail.answer.rollout import rollout_policy, rollout_units
+from dovetail.answer.stack import node_stack
 from dovetail.answer.what_if import node_selection
 from dovetail.kubetypes import codec, label_selectors, object_set, registry
 from dovetail.kubetypes.core import disruption_budgets, nodes, pods
+from dovetail.kubetypes.custom import stack_upgrades
 from dovetail.kubetypes.custom.stack_upgrades import NodePhase, Phase, StackUpgrade
 from dovetail.kubetypes.resource import slices, taint_rules
 from dovetail.model import gangs, workload_annotations
 from dovetail.schedule.gang import jobs
-from dovetail.upgrade.adapters import node_facts
+from dovetail.upgrade.adapters import fence_toleration, node_facts
 from dovetail.upgrade.machine import upgrade_machine
 from dovetail.upgrade.machine.cluster_facts import Facts, NodeView, PodView, Pool, Xid
 from dovetail.world import events
@@ -28,7 +30,7 @@ from dovetail.world.devices import gpu_ledger
 from dovetail.world.owners import facts_of_objects
 from dovetail.world.world import World
 
-FENCE: Final = "dovetail.dev/stack-upgrade"  # taint on nodes and devices, label of rules
+FENCE: Final = fence_toleration.FENCE  # taint on nodes and devices, label of rules
 NODE: Final = "dovetail.dev/node"  # annotation of a rule: the node that it fences
 SIGNAL: Final = "dovetail.dev/checkpoint-requested"  # annotation of a pod: when it was asked
 XID: Final = "gpu.nvidia.com/xid"  # device taint of our node agent and of NVIDIA's driver
@@ -88,12 +90,15 @@ def _nodes(
     units = _units(world, upgrade.spec.waves.together)
     pools = _pools(objects)
     rules = _rules(objects)
+    mig = upgrade.spec.mig
+    partitioned = None if mig is None else frozenset(each.node for each in mig.nodes)
     views: dict[str, NodeView] = {}
     for name, node in world.nodes.items():
         has_gpus = node_selection.gpu_type(world, name) != node_selection.NO_GPUS
         selector = upgrade.spec.node_selector
         is_chosen = selector is None or label_selectors.passes(tests, node.metadata.labels)
-        loaded = rollout_units.loaded_driver(world, name)
+        if partitioned is not None:
+            is_chosen = is_chosen and name in partitioned
         of_node = pools.get(name, {})
         fenced = rules.get(name, {})
         views[name] = NodeView(
@@ -105,10 +110,19 @@ def _nodes(
             is_unavailable=node.spec.unschedulable or not node_facts.is_ready(node),
             is_selected=is_chosen and (has_gpus or not only_gpus),
             unit=units.get(name, ""),
-            versions={"driver": loaded} if loaded else {},
+            versions=_versions(world, node, upgrade),
             xids=tuple(xid for found in of_node.values() for xid in found),
         )
     return views
+
+
+def _versions(world: World, node: nodes.Node, upgrade: StackUpgrade) -> dict[str, str]:
+    """What the node has of what the upgrade changes, as far as that is known."""
+    if upgrade.spec.mig is not None:
+        config = node.metadata.labels.get(node_stack.MIG_CONFIG, "")
+        return {stack_upgrades.MIG_CONFIG: config} if config else {}
+    loaded = rollout_units.loaded_driver(world, node.metadata.name)
+    return {"driver": loaded} if loaded else {}
 
 
 def _fence(node: nodes.Node) -> str:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from dovetail import gpus
 from dovetail.answer.partitioning import partition_plan
 from dovetail.answer.partitioning.partition_answer import PartitionPlan
+from dovetail.answer.partitioning.partition_nodes import BoardState, StaticNode
+from dovetail.answer.partitioning.partition_trial import NodeChange
 from dovetail.answer.what_if import mig_layout
 from tests.answer.what_if import building
 
@@ -239,3 +241,25 @@ def test_geometries_are_legal_and_no_waiting_pod_loses(
         assert all(move.to for move in proposal.moves)
     assert set(answer.before.names) <= set(answer.after.names)
     assert bool(answer.proposals) == (answer.after.pods > answer.before.pods)
+
+
+def test_a_node_that_is_drained_loses_the_holders_of_its_other_gpus() -> None:
+    assert BOARD is not None
+    boards = (BoardState(0, (), ("default/a",)), BoardState(1, (), ("default/b",)))
+    node = StaticNode("n", "A100", BOARD, boards, is_counted=False)
+    after = {0: ("7g.80gb",)}
+    assert NodeChange(node, after).leaving == ("default/a",)
+    assert NodeChange(node, after, is_drained=True).leaving == ("default/a", "default/b")
+
+
+def test_an_excluded_node_is_left_alone_with_its_reason() -> None:
+    answer = plan(
+        building.plugin_node("a", gpus=1),
+        building.plugin_node("b", gpus=1),
+        slice_pod("x", "3g.40gb"),
+        excluded={"a": "no MIG manager runs there", "c": "not a node"},
+    )
+    assert [proposal.node for proposal in answer.proposals] == ["b"]
+    assert [(passed.why, passed.nodes) for passed in answer.passed] == [
+        ("no MIG manager runs there", ("a",))
+    ]

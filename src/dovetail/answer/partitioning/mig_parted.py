@@ -30,7 +30,7 @@ def config_name(boards: Boards) -> str:
 
 def configuration(geometries: Iterable[Boards]) -> Tree:
     """The file of the MIG manager."""
-    named = {config_name(boards): _entries(boards) for boards in geometries}
+    named = {config_name(boards): entries(boards) for boards in geometries}
     disabled = [{"devices": "all", "mig-enabled": False}]
     return {"version": "v1", "mig-configs": {DEFAULT: disabled, **dict(sorted(named.items()))}}
 
@@ -51,14 +51,15 @@ def labelled_node(node: str, boards: Boards) -> Tree:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": labels}}
 
 
-def _entries(boards: Boards) -> list[Tree]:
+def entries(boards: Boards) -> list[Tree]:
+    """One configuration: GPUs with equal partitions share an entry."""
     by_geometry: dict[Geometry, list[int]] = {}
     for index, geometry in sorted(boards):
         by_geometry.setdefault(tuple(sorted(geometry)), []).append(index)
-    entries = []
+    listed = []
     for geometry, indexes in sorted(by_geometry.items(), key=lambda item: item[1]):
         entry: Tree = {"devices": indexes, "mig-enabled": bool(geometry)}
         if geometry:
             entry["mig-devices"] = dict(sorted(Counter(geometry).items()))
-        entries.append(entry)
-    return entries
+        listed.append(entry)
+    return listed

@@ -7,7 +7,7 @@ Never chooses a geometry.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from dovetail import gpus
@@ -51,6 +51,12 @@ class Nodes(NamedTuple):
     static: tuple[StaticNode, ...]
     on_demand: tuple[str, ...]
     passed: dict[str, str]  # why a node cannot be planned
+
+    def without(self, excluded: Mapping[str, str]) -> Nodes:
+        """The same, these nodes left alone for the reasons that are given."""
+        kept = tuple(node for node in self.static if node.name not in excluded)
+        reasons = {node.name: excluded[node.name] for node in self.static if node.name in excluded}
+        return Nodes(kept, self.on_demand, self.passed | reasons)
 
 
 def nodes_of(replica: Replica) -> Nodes:

@@ -10,7 +10,7 @@ count. Bounded by the number of trials. Never changes a cluster.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -46,11 +46,19 @@ def planned(
     *,
     costs: Costs | None = None,
     managed: Collection[str] = (),
+    excluded: Mapping[str, str] | None = None,
+    drains_nodes: bool = False,
+    recent: Sequence[str] = (),
     most_trials: int = MOST_TRIALS,
 ) -> PartitionPlan:
-    """The plan. `managed` are the nodes on which a MIG manager runs."""
-    nodes = partition_nodes.nodes_of(replica)
-    search = _Search(replica, nodes.static, most_trials)
+    """The plan.
+
+    `managed` are the nodes on which a MIG manager runs, `excluded` those that are left alone, with the reason.
+    `drains_nodes`: all pods with GPUs leave a node that is changed. `recent`: profiles that work waited for, the most
+    wanted first; room that is left is filled with them before those in use.
+    """
+    nodes = partition_nodes.nodes_of(replica).without(excluded or {})
+    search = _Search(replica, nodes.static, most_trials, drains_nodes=drains_nodes, recent=recent)
     changes, tried = search.run()
     return _Answer(search, costs or Costs(), frozenset(managed)).plan(nodes, changes, tried)
 
@@ -58,7 +66,15 @@ def planned(
 class _Search:
     """Finds the changes."""
 
-    def __init__(self, replica: Replica, nodes: Sequence[StaticNode], most_trials: int) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        nodes: Sequence[StaticNode],
+        most_trials: int,
+        *,
+        drains_nodes: bool = False,
+        recent: Sequence[str] = (),
+    ) -> None:
         self.trials = Trials(replica)
         self.waiting = partition_demand.waiting(replica)
         self.needs = Needs(replica)
@@ -69,7 +85,8 @@ class _Search:
             nodes, key=lambda node: (len(node.holders), node_selection.natural(node.name))
         )
         self._most = most_trials
-        self._recent = self._held_profiles(nodes)
+        self._drains_nodes = drains_nodes
+        self._recent = (*recent, *self._held_profiles(nodes))
 
     def run(self) -> tuple[list[NodeChange], int]:
         """The changes to make, and how many nodes were not tried."""
@@ -150,7 +167,7 @@ class _Search:
         if node.is_counted:  # its GPUs change all together
             for board in node.boards:
                 after.setdefault(board.number, board.geometry or ())
-        return NodeChange(node, after)
+        return NodeChange(node, after, self._drains_nodes)
 
     def _wanted(self, node: StaticNode, left: Sequence[Waiting]) -> list[str]:
         """Partitions that waiting pods need on such a node: whole GPUs first, then the largest."""

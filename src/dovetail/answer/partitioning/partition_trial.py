@@ -28,10 +28,13 @@ class NodeChange(NamedTuple):
 
     node: StaticNode
     after: Mapping[int, Geometry]  # by index of the GPU
+    is_drained: bool = False  # whether pods on its other GPUs leave as well
 
     @property
     def leaving(self) -> tuple[str, ...]:
-        """The pods that hold one of these GPUs."""
+        """The pods that hold one of these GPUs, or any GPU of a node that is drained."""
+        if self.is_drained:
+            return self.node.holders
         held = {
             name
             for board in self.node.boards

@@ -22,6 +22,7 @@ from dovetail.ask import cluster_view, replicas
 from dovetail.ask.lifecycle import drain_asked
 from dovetail.model import policy
 from dovetail.quantity import durations
+from dovetail.tables import text as plain_text
 
 PARTS: Final = ("driver", "operator", "toolkit", "containerd", "kubernetes", "kernel")
 GPU_PARTS: Final = rollout_policy.GPU_PARTS
@@ -94,6 +95,7 @@ def planned(
     begin = _begin(start, replica.now)
     chosen = _nodes(replica, to, selects)
     current = [name for name in chosen if _is_there(replica, name, to)]
+    _refuse_impossible(policy_, len(chosen) - len(current), len(replica.world.nodes))
     wish = rollout.Wish(
         to=to,
         nodes=[name for name in chosen if name not in frozenset(current)],
@@ -119,8 +121,23 @@ def _nodes(
     ]
     if not names:
         what = "nodes with GPUs" if only_gpus else "nodes"
-        raise errors.InputError(f"no {what} are selected; the cluster has {len(world.nodes)} nodes")
+        raise errors.InputError(
+            f"no {what} are selected; the cluster has {plain_text.counted(len(world.nodes), 'node')};"
+            " `dovetail stack inventory` shows their GPUs, `dovetail get nodes --show-labels` labels"
+        )
     return sorted(names, key=node_selection.natural)
+
+
+def _refuse_impossible(policy_: rollout_policy.Policy, count: int, total: int) -> None:
+    """What no order of nodes could meet."""
+    if rollout_policy.unavailable_nodes(policy_.max_unavailable, total) == 0:
+        raise errors.InputError(
+            f'max unavailable "{policy_.max_unavailable}": no node could ever go; allow 1 or more'
+        )
+    if policy_.canary > count > 0:
+        raise errors.InputError(
+            f"canary {policy_.canary}: the roll-out has {plain_text.counted(count, 'node')}; give fewer"
+        )
 
 
 def _is_there(replica: Replica, name: str, to: Mapping[str, str]) -> bool:

@@ -18,6 +18,7 @@ from dovetail.answer.rollout import rollout_answer, rollout_policy
 from dovetail.files import bounded_files
 from dovetail.kubetypes import meta
 from dovetail.kubetypes.custom import stack_upgrades
+from dovetail.upgrade.adapters import adapter_choice
 
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _FIELDS: Final = ("adapter", "nodeSelector", "waves", "drain", "stop", "rollback")
@@ -26,6 +27,21 @@ _PARTS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "drain": stack_upgrades.DrainPolicy,
     "stop": stack_upgrades.StopRules,
 }
+
+
+# The least values of numbers, as the schema of StackUpgrade has them.
+_LEAST: Final[Mapping[str, Mapping[str, int]]] = {
+    "waves": {"canary": 0, "watchCanarySeconds": 0, "parallel": 0, "nodeSeconds": 1},
+    "drain": {"timeoutSeconds": 1, "checkpointGraceSeconds": 0, "graceSeconds": 0},
+    "stop": {
+        "waveFailures": 1,
+        "failures": 1,
+        "applySeconds": 1,
+        "validateSeconds": 1,
+        "totalSeconds": 0,
+    },
+}
+_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")  # of a label selector
 
 
 def name_of(name: str | None, to: Mapping[str, str]) -> str:
@@ -40,10 +56,14 @@ def name_of(name: str | None, to: Mapping[str, str]) -> str:
 
 
 def spec_of(
-    to: Mapping[str, str], policy_file: str | None, labels: str
+    to: Mapping[str, str],
+    policy_file: str | None,
+    labels: str,
+    *,
+    defaults: Mapping[str, Any] | None = None,
 ) -> stack_upgrades.StackUpgradeSpec:
-    """The spec."""
-    tree = _policy_tree(policy_file) if policy_file is not None else {}
+    """The spec; the defaults count where the policy file is silent."""
+    tree = dict(defaults or {}) | (_policy_tree(policy_file) if policy_file is not None else {})
     if labels.strip():
         tree["nodeSelector"] = {"matchLabels": _labels(labels)}
     place = policy_file or "--nodes"
@@ -98,7 +118,20 @@ def _policy_tree(path: str) -> dict[str, Any]:
         if isinstance(fields, dict):
             known = struct.__struct_encode_fields__
             _refuse_unknown(fields, known, f"--policy {path}: {part}.")
+            _refuse_small(fields, part, path)
+    waves = tree.get("waves")
+    if isinstance(waves, dict) and type(waves.get("maxUnavailable")) is int:
+        tree["waves"] = waves | {"maxUnavailable": str(waves["maxUnavailable"])}
     return tree
+
+
+def _refuse_small(fields: dict[str, Any], part: str, path: str) -> None:
+    for field, least in _LEAST[part].items():
+        number = fields.get(field)
+        if type(number) is int and number < least:
+            raise errors.InputError(
+                f"--policy {path}: {part}.{field}: {number}: expected {least} or more"
+            )
 
 
 def _refuse_unknown(tree: dict[str, Any], known: tuple[str, ...], place: str) -> None:
@@ -133,6 +166,17 @@ def _check(spec: stack_upgrades.StackUpgradeSpec, place: str) -> None:
         )
     if spec.waves.planned:
         raise errors.InputError(f"{place}: waves.planned is what the plan fills in; leave it out")
+    known = [each.name for each in adapter_choice.ADAPTERS]
+    if spec.adapter and spec.adapter not in known:
+        raise errors.InputError(
+            f'{place}: adapter "{spec.adapter}": expected one of {", ".join(known)}'
+        )
     selector = spec.node_selector or meta.LabelSelector()
     if spec.node_selector is not None and selector == meta.LabelSelector():
         raise errors.InputError(f"{place}: nodeSelector is empty; leave it out for all nodes")
+    for expression in selector.match_expressions:
+        if expression.operator not in _OPERATORS:
+            raise errors.InputError(
+                f'{place}: nodeSelector: operator "{expression.operator}" of {expression.key}:'
+                f" expected one of {', '.join(_OPERATORS)}"
+            )

@@ -50,6 +50,25 @@ class Part(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", 
     image: str = ""
 
 
+class MigConfigMap(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
+):
+    """The ConfigMap whose configurations the MIG manager knows."""
+
+    name: str = ""  # empty: the operator's own
+
+
+class MigManagerPart(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
+):
+    """The program that partitions GPUs."""
+
+    enabled: bool | None = None
+    version: str = ""
+    image: str = ""
+    config: MigConfigMap | None = None
+
+
 class Mig(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
     """How MIG devices are offered."""
 
@@ -70,7 +89,7 @@ class ClusterPolicySpec(
     driver: DriverPart = DriverPart()
     toolkit: Part = Part()
     device_plugin: Part = Part()
-    mig_manager: Part = Part()
+    mig_manager: MigManagerPart = MigManagerPart()
     mig: Mig = Mig()
     cdi: Cdi = Cdi()
 

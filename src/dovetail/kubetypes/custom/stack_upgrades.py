@@ -13,6 +13,8 @@ import msgspec
 from dovetail.kubetypes import meta
 
 FINALIZER = "dovetail.dev/stack-upgrade"
+MIG_CONFIG = "migConfig"  # the part of a node's versions that names its configuration
+WHOLE = "whole"  # GPUs without partitions, among profiles
 
 
 class Phase(enum.StrEnum):
@@ -120,12 +122,42 @@ class StopRules(
     total_seconds: meta.Int64 = 0  # 0: no limit
 
 
+class NodeGeometry(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
+):
+    """The partitions that the MIG manager makes on one node."""
+
+    node: str = ""
+    config: str = ""  # name of a configuration in the file of the MIG manager
+    partitions: dict[str, meta.Int32] = {}  # of all GPUs of the node, by profile; `whole` for GPUs
+
+
+class Acceptance(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
+):
+    """The pods that waited for GPUs when the geometry was planned."""
+
+    before: meta.Int32 = 0  # of them would have started as things were
+    after: meta.Int32 = 0  # start with the geometry, by the plan
+    pods: tuple[str, ...] = ()  # namespace/name
+
+
+class MigTarget(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
+):
+    """A MIG geometry for each node, and what it is for."""
+
+    nodes: tuple[NodeGeometry, ...] = ()
+    acceptance: Acceptance = Acceptance()
+
+
 class StackUpgradeSpec(
     msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
 ):
-    """What is rolled out, where, and by which rules."""
+    """What is rolled out, where, and by which rules: versions of parts, or partitions of GPUs."""
 
     to: dict[str, str] = {}  # versions by part: driver, operator, toolkit, ...
+    mig: MigTarget | None = None
     adapter: str = ""  # who installs; empty: the one that fits the cluster
     node_selector: meta.LabelSelector | None = None  # None: all nodes with GPUs
     waves: WavePolicy = WavePolicy()
@@ -134,6 +166,12 @@ class StackUpgradeSpec(
     rollback: Rollback = Rollback.NEVER
     paused: bool = False
     aborted: bool = False
+
+    def versions_of(self, node: str) -> dict[str, str]:
+        """What one node is to have."""
+        geometries = self.mig.nodes if self.mig is not None else ()
+        wanted = next((each.config for each in geometries if each.node == node), "")
+        return {MIG_CONFIG: wanted} if wanted else self.to
 
 
 class NodeStatus(

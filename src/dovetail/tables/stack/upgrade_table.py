@@ -6,10 +6,10 @@ Given objects; returns lines. Nodes that are done are counted, not listed. Never
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
-from dovetail.kubetypes.custom.stack_upgrades import NodePhase, StackUpgrade, WaveStatus
+from dovetail.kubetypes.custom.stack_upgrades import Acceptance, NodePhase, StackUpgrade, WaveStatus
 from dovetail.tables import text
 
 HEADERS: Final = ("name", "phase", "nodes", "to", "reason")
@@ -68,5 +68,24 @@ def _wave_row(wave: WaveStatus, count: int) -> tuple[str, ...]:
     return (name, str(wave.state), str(count), *times, wave.reason or "-")
 
 
+def started(acceptance: Acceptance, running: Collection[str], pending: Collection[str]) -> str:
+    """How many of the pods that a geometry is for have started, and one that still waits."""
+    pods = acceptance.pods
+    count = sum(pod in running for pod in pods)
+    waiting = [pod for pod in pods if pod in pending]
+    gone = len(pods) - count - len(waiting)
+    parts = [
+        f"waiting pods: {acceptance.before} would have started before, {acceptance.after} by the plan;"
+        f" {count} have started"
+    ]
+    if waiting:
+        parts.append(f"{len(waiting)} still wait ({waiting[0]})")
+    if gone:
+        parts.append(f"{gone} are gone")
+    return ", ".join(parts)
+
+
 def _versions(upgrade: StackUpgrade) -> str:
+    if upgrade.spec.mig is not None:
+        return f"MIG on {text.counted(len(upgrade.spec.mig.nodes), 'node')}"
     return ",".join(f"{part}={version}" for part, version in sorted(upgrade.spec.to.items()))

@@ -14,11 +14,13 @@ from typing import Final
 from dovetail.answer.stack import node_stack
 from dovetail.answer.why.evidence.gpu_platform.gpu_nodes import Component
 from dovetail.model import node_pools
-from dovetail.upgrade.adapters import adapter, driver_pods, operator_labels
+from dovetail.upgrade.adapters import adapter, driver_pods, fence_toleration, operator_labels
 from dovetail.upgrade.adapters.adapter import Applied, ApplyFailed, NodePatch, Working
 from dovetail.upgrade.adapters.node_facts import NodeFacts, StackPod
 
 NAME: Final = "mig-label"
+# How long a kubelet may take to show the manager a changed ConfigMap: its sync period, twice over.
+CONFIG_MAP_SECONDS: Final = 120
 CONFIG: Final = node_stack.MIG_CONFIG
 STATE: Final = node_pools.MIG_STATE
 UNKNOWN_CONFIG: Final = "dovetail-no-such-config"  # refused by the manager before it touches a GPU
@@ -48,8 +50,9 @@ class MigLabelAdapter:
         return NAME
 
     def governs(self, facts: NodeFacts, target: adapter.Target) -> bool:
-        """Whether a MIG manager looks after this node."""
-        return bool(target.mig_config) and facts.stack.mig_manager.is_present
+        """Whether a MIG manager looks after this node, of whatever version."""
+        is_there = facts.stack.mig_manager.is_present or facts.pods_of(Component.MIG_MANAGER)
+        return bool(target.mig_config) and bool(is_there)
 
     def reversible(
         self, facts: NodeFacts, target: adapter.Target
@@ -83,6 +86,8 @@ class MigLabelAdapter:
                     blocks=False,
                 )
             )
+        # The manager ends its clients and lets them start again.
+        problems += fence_toleration.problems(facts.name, _running_clients(facts))
         return tuple(problems)
 
     def apply(self, facts: NodeFacts, target: adapter.Target) -> adapter.Outcome:
@@ -131,7 +136,23 @@ def _resumed(facts: NodeFacts, wanted: str) -> adapter.Outcome:
     return Applied(evidence=f"{CONFIG}={wanted}, {STATE}=success")
 
 
-def _failed(facts: NodeFacts, wanted: str) -> ApplyFailed:
+def _failed(facts: NodeFacts, wanted: str) -> adapter.Outcome:
+    """A failure counts once the manager has seen the configuration: a kubelet shows it a changed file late."""
+    if _repaired_after(facts, wanted) is None:
+        waiting = f"the MIG manager, which could not apply {wanted}, to be asked once more"
+        if facts.applying_seconds < CONFIG_MAP_SECONDS:
+            return Working(waiting_for=f"{waiting} after {CONFIG_MAP_SECONDS} s")
+        patch = NodePatch(
+            node=facts.name,
+            labels={CONFIG: UNKNOWN_CONFIG, STATE: None},
+            annotations={REPAIRED: f"{wanted} {facts.applying_seconds}"},
+            why="the manager may have read its file before the configuration was in it",
+        )
+        return Working(writes=(patch,), waiting_for=waiting)
+    return _refused(facts, wanted)
+
+
+def _refused(facts: NodeFacts, wanted: str) -> ApplyFailed:
     manager = next(iter(facts.pods_of(Component.MIG_MANAGER)), None)
     logs = (
         f"kubectl logs -n {manager.pod.metadata.namespace} {manager.pod.metadata.name}"

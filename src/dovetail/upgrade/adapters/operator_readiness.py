@@ -10,7 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from dovetail.answer.why.evidence.gpu_platform.gpu_nodes import Component
-from dovetail.upgrade.adapters import driver_pods, operator_labels, operator_levers
+from dovetail.upgrade.adapters import (
+    driver_pods,
+    fence_toleration,
+    operator_labels,
+    operator_levers,
+)
 from dovetail.upgrade.adapters.adapter import Problem
 from dovetail.upgrade.adapters.node_facts import NodeFacts
 from dovetail.upgrade.adapters.operator_labels import State
@@ -65,6 +70,12 @@ def _marks(facts: NodeFacts, lever: Lever, target: str) -> Iterator[Problem]:
             + " ".join(f"{key}=true" for key in left),
             blocks=False,
         )
+
+
+def _fence(facts: NodeFacts, lever: Lever, target: str) -> Iterator[Problem]:
+    """The driver restarts on the fenced node, and the device plugin after it."""
+    restarting = (*facts.pods_of(Component.DRIVER), *facts.pods_of(Component.DEVICE_PLUGIN))
+    yield from fence_toleration.problems(facts.name, restarting)
 
 
 def _driver(facts: NodeFacts, lever: Lever, target: str) -> Iterator[Problem]:
@@ -159,6 +170,7 @@ def _slots(facts: NodeFacts, lever: Lever, target: str) -> Iterator[Problem]:
 _CHECKS: Final[tuple[Callable[[NodeFacts, Lever, str], Iterator[Problem]], ...]] = (
     _node,
     _marks,
+    _fence,
     _driver,
     _policy,
     _slots,

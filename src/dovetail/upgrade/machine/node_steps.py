@@ -44,7 +44,7 @@ class Setting(NamedTuple):
 
 def target_of(node: NodeStatus, spec: stack_upgrades.StackUpgradeSpec) -> Versions:
     """The versions that a node is to have next."""
-    return node.previous if node.is_going_back else spec.to
+    return node.previous if node.is_going_back else spec.versions_of(node.name)
 
 
 def changed(

@@ -128,10 +128,12 @@ def _begun(upgrade: StackUpgrade, facts: Facts, judges: Judges, at: Moment) -> S
 
     waves = upgrade_waves.waves_of(upgrade.spec, facts)
     names = [name for wave in waves for name in wave]
-    readiness = {name: judges.readiness(name, upgrade.spec.to) for name in names}
+    readiness = {name: _readiness(upgrade, judges, name) for name in names}
     unserved = [name for name in names if not readiness[name].adapter]
     if len(unserved) == len(names):
-        why = f"no adapter brings node {unserved[0]} to {_text(upgrade.spec.to)}"
+        wanted = _text(upgrade.spec.versions_of(unserved[0]))
+        blocker = readiness[unserved[0]].blocker
+        why = f"no adapter brings node {unserved[0]} to {wanted}" + (blocker and f": {blocker}")
         return _with_end(status, Phase.REFUSED, why, at.now)
     nodes = [
         _first(name, number, readiness[name], facts, at.now)
@@ -143,6 +145,15 @@ def _begun(upgrade: StackUpgrade, facts: Facts, judges: Judges, at: Moment) -> S
         why = f"no node can begin: {blocked[0].name}: {blocked[0].reason}"
         return _with_end(status, Phase.REFUSED, why, at.now)
     return _start(status, nodes, len(waves), readiness, upgrade, at.now)
+
+
+def _readiness(upgrade: StackUpgrade, judges: Judges, name: str) -> Readiness:
+    """What the node's adapter says; none where the spec wants another."""
+    ready = judges.readiness(name, upgrade.spec.versions_of(name))
+    wanted = upgrade.spec.adapter
+    if wanted in ("", ready.adapter) or not ready.adapter:
+        return ready
+    return Readiness("", blocker=f"{ready.adapter} serves it, not {wanted}")
 
 
 def _start(

@@ -6,6 +6,7 @@ Unknown values stay unknown, with the reason. Never judges.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -15,6 +16,7 @@ from dovetail.answer.stack import node_stack, platform_objects
 from dovetail.answer.stack.stack_facts import Fact
 from dovetail.kubetypes import object_set, registry
 from dovetail.kubetypes.core import nodes
+from dovetail.kubetypes.custom import stack_upgrades
 from dovetail.kubetypes.resource import slices
 from dovetail.model import node_annotations, node_pools
 from dovetail.upgrade.validation.validation_job import JobResult
@@ -27,6 +29,7 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     expected: int = 0
     devices: int = 0
     generation: int = 0
+    partitions: dict[str, int] = {}  # of its devices, by profile; `whole` for GPUs
 
     @property
     def is_whole(self) -> bool:
@@ -102,7 +105,13 @@ def pool_state(objects: object_set.ObjectSet, node: str) -> PoolState:
         expected=max(spec.pool.resource_slice_count for spec in current),
         devices=sum(len(spec.devices) for spec in current),
         generation=newest,
+        partitions=dict(Counter(_profile(device) for spec in current for device in spec.devices)),
     )
+
+
+def _profile(device: slices.Device) -> str:
+    profile = device.attributes.get("profile")
+    return (profile.string_value if profile is not None else "") or stack_upgrades.WHOLE
 
 
 def recorded(facts: NodeFacts) -> Baseline:

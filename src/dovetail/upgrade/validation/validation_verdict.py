@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from dovetail.answer.partitioning import partition_nodes
+from dovetail.kubetypes.custom import stack_upgrades
 from dovetail.quantity import dotted_versions
 from dovetail.upgrade.validation.validation_checks import Check, Checks, Subject
 from dovetail.upgrade.validation.validation_facts import Baseline, NodeFacts
@@ -55,6 +57,7 @@ class _Expected(msgspec.Struct, frozen=True, kw_only=True):
 
     baseline: Baseline | None
     target: Mapping[str, str]
+    geometry: Mapping[str, int] | None  # partitions that the node is to have, by profile
 
 
 class _Waits(msgspec.Struct, frozen=True):
@@ -80,9 +83,13 @@ def validate(
     baseline: Baseline | None,
     target: Mapping[str, str],
     waited_seconds: float,
+    geometry: Mapping[str, int] | None = None,
 ) -> Verdict:
-    """The verdict. `target` has versions by part, such as driver; parts that stay are not in it."""
-    expected = _Expected(baseline=baseline, target=target)
+    """The verdict. `target` has versions by part, such as driver; parts that stay are not in it.
+
+    With a geometry, its partitions are what slices and the device plugin have to show, not what was there before.
+    """
+    expected = _Expected(baseline=baseline, target=target, geometry=geometry)
     failed: list[Reason] = []
     missing: list[Reason] = []
     unknown: list[Reason] = []
@@ -106,6 +113,8 @@ def validate(
 
 
 def _gpu_count(check: Check, facts: NodeFacts, expected: _Expected) -> _Outcome:
+    if expected.geometry is not None:
+        return None  # slices count partitions then, and these are compared one by one
     count = _count_expected(check, expected.baseline.gpus if expected.baseline else None)
     if count is None:
         return _nothing_recorded(check, f"{facts.gpus} GPUs")
@@ -155,7 +164,7 @@ def _slice(check: Check, facts: NodeFacts, expected: _Expected) -> _Outcome:
     if not pool.slices and expected.baseline is not None and not had:
         return None  # a node of a device plugin never had any
     if pool.is_whole:
-        return None
+        return _differing(check, facts, expected.geometry, pool.partitions)
     return _Waits(
         _reason(
             check,
@@ -168,6 +177,10 @@ def _slice(check: Check, facts: NodeFacts, expected: _Expected) -> _Outcome:
 
 def _allocatable(check: Check, facts: NodeFacts, expected: _Expected) -> _Outcome:
     before = expected.baseline.allocatable if expected.baseline is not None else {}
+    if expected.geometry is not None:
+        is_published = bool(facts.pool.slices) and not before
+        counted = None if is_published else expected.geometry
+        return _differing(check, facts, counted, _partitions(facts.allocatable))
     have = sum(facts.allocatable.values())
     recorded = sum(before.values()) if expected.baseline is not None else None
     need = _count_expected(check, recorded)
@@ -183,6 +196,34 @@ def _allocatable(check: Check, facts: NodeFacts, expected: _Expected) -> _Outcom
             next_=f"look at the logs of the device plugin's pod on {facts.node}",
         )
     )
+
+
+def _differing(
+    check: Check,
+    facts: NodeFacts,
+    geometry: Mapping[str, int] | None,
+    partitions: Mapping[str, int],
+) -> _Outcome:
+    """What differs from the geometry; nothing where none is wanted."""
+    if geometry is None or dict(geometry) == dict(partitions):
+        return None
+    next_ = f"look at the logs of the MIG manager's and the device plugin's pods on {facts.node}"
+    return _Waits(_reason(check, need=_text(geometry), have=_text(partitions), next_=next_))
+
+
+def _partitions(allocatable: Mapping[str, int]) -> dict[str, int]:
+    """What a device plugin counts, by profile."""
+    return {
+        partition_nodes.profile_of(name)
+        if name.startswith(partition_nodes.MIG_RESOURCE)
+        else stack_upgrades.WHOLE: count
+        for name, count in allocatable.items()
+    }
+
+
+def _text(partitions: Mapping[str, int]) -> str:
+    counts = sorted(partitions.items())
+    return ", ".join(f"{count} x {profile}" for profile, count in counts) or "no partition"
 
 
 def _prepare(check: Check, facts: NodeFacts, _: _Expected) -> _Outcome:

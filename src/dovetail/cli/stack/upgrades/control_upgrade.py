@@ -13,7 +13,8 @@ from dovetail.ask import api_session
 from dovetail.cli import output
 from dovetail.cli.cluster import cluster_option
 from dovetail.kubetypes import codec, registry
-from dovetail.kubetypes.custom.stack_upgrades import Phase, StackUpgrade
+from dovetail.kubetypes.core import pods
+from dovetail.kubetypes.custom.stack_upgrades import Acceptance, Phase, StackUpgrade
 from dovetail.ports import failures
 from dovetail.ports.api import Target
 from dovetail.tables.stack import upgrade_table
@@ -47,7 +48,10 @@ def status(*, name: str | None, form: str) -> None:
         output.write_object(codec.parsed(document), form)
         return
     upgrade = codec.decode_struct(StackUpgrade, document)
-    output.write_table(upgrade_table.described(upgrade, is_wide=form == "wide"))
+    lines = upgrade_table.described(upgrade, is_wide=form == "wide")
+    if upgrade.spec.mig is not None:
+        lines += ["", _started(upgrade.spec.mig.acceptance)]
+    output.write_table(lines)
     if upgrade.status.phase not in _ENDED:
         verb = "resume" if upgrade.spec.paused else "pause"
         cluster_option.next_step(f"stack upgrade {verb} {upgrade.metadata.name}")
@@ -101,6 +105,20 @@ def _show_all(form: str) -> None:
     output.write_table(upgrade_table.listed(upgrades))
     if upgrades:
         cluster_option.next_step(f"stack upgrade status {upgrades[-1].metadata.name}")
+
+
+def _started(acceptance: Acceptance) -> str:
+    """What became of the pods for which GPUs were partitioned."""
+    from dovetail.kube import client
+
+    async def listed(over: transport.Transport) -> list[pods.Pod]:
+        stored, _ = await client.list_all(over, registry.POD)
+        return stored
+
+    stored = api_session.run(cluster_option.chosen(), listed)
+    named = {f"{each.metadata.namespace}/{each.metadata.name}": each for each in stored}
+    running = {name for name, pod in named.items() if pod.spec.node_name}
+    return upgrade_table.started(acceptance, running, named.keys() - running)
 
 
 def _plain(name: str) -> str:

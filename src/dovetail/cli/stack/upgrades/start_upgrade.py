@@ -5,6 +5,7 @@ Exit code 0: started, or would be; 1: the check or the plan refuses it, and noth
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from dovetail.kube.http import transport
 
 REFUSED: Final = 1
+UNSERVED: Final = (
+    "the cluster does not serve stackupgrades.dovetail.dev; `dovetail install` adds it"
+)
 
 
 @click.command(name="start")
@@ -99,9 +103,9 @@ def command(
         output.write_lines(rollout_table.lines(plan))
         output.say("nothing was started: the plan cannot finish")
         raise click.exceptions.Exit(REFUSED)
-    tree = _tree(chosen_name, upgrade_asked.with_waves(spec, plan))
+    tree = tree_of(chosen_name, upgrade_asked.with_waves(spec, plan))
     if not dry_run:
-        tree = _create(tree)
+        tree = create(tree)
     if form != "table":
         output.write_object(tree, form)
         return
@@ -109,8 +113,13 @@ def command(
     output.write_lines([rollout_table.sentence(plan), *rollout_table.comparison(plan)])
     output.write_lines([f"{verb} stackupgrade/{chosen_name}"])
     cluster_option.say_cluster(seen.name)
-    words = " ".join(f"--to {text}" for text in texts)
-    again = f"stack upgrade {words}" if dry_run else f"stack upgrade status {chosen_name}"
+    words = [word for text in texts for word in ("--to", text)]
+    words += ["--allow-unknown"] if allow_unknown else []
+    for option, value in (("--policy", policy_file), ("--nodes", labels), ("--name", name)):
+        words += [option, value] if value else []
+    again = f"stack upgrade {shlex.join(words)}"
+    if not dry_run:
+        again = f"stack upgrade status {chosen_name}"
     cluster_option.next_step(again)
 
 
@@ -127,7 +136,8 @@ def _check(known: Any, target: Any, *, allow_unknown: bool) -> None:
     raise click.exceptions.Exit(REFUSED)
 
 
-def _tree(name: str, spec: stack_upgrades.StackUpgradeSpec) -> dict[str, Any]:
+def tree_of(name: str, spec: stack_upgrades.StackUpgradeSpec) -> dict[str, Any]:
+    """The object."""
     return {
         "apiVersion": registry.STACK_UPGRADE.api_version,
         "kind": registry.STACK_UPGRADE.name,
@@ -136,22 +146,21 @@ def _tree(name: str, spec: stack_upgrades.StackUpgradeSpec) -> dict[str, Any]:
     }
 
 
-def _create(tree: dict[str, Any]) -> dict[str, Any]:
+def create(tree: dict[str, Any]) -> dict[str, Any]:
+    """Creates it, and returns what the server stored."""
     from dovetail.kube import client
     from dovetail.ports.api import Target
 
-    async def create(over: transport.Transport) -> bytes:
+    async def created(over: transport.Transport) -> bytes:
         target = Target(registry.STACK_UPGRADE)
         return await client.KubeApi(over).create(target, codec.encode_tree(tree))
 
     name = tree["metadata"]["name"]
     try:
-        return codec.parsed(api_session.run(cluster_option.chosen(), create))
+        return codec.parsed(api_session.run(cluster_option.chosen(), created))
     except failures.AlreadyThere:
         raise output.BadInput(
             f"stackupgrade/{name} exists already; --name gives another name"
         ) from None
     except failures.Missing:
-        raise output.BadInput(
-            "the cluster does not serve stackupgrades.dovetail.dev; `dovetail install` adds it"
-        ) from None
+        raise output.BadInput(UNSERVED) from None
