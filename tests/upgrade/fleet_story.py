@@ -162,6 +162,28 @@ class Fleet:
         nodes = self.status().get("nodes", ())
         return next((each for each in nodes if each["name"] == self.name(node)), {})
 
+    def reason(self, node: str) -> str:
+        """What a node of the upgrade waits for, or why it failed."""
+        return str(self.node(node).get("reason", ""))
+
+    def wait_reason(self, node: str, words: str) -> None:
+        """Waits until the upgrade says so of a node."""
+        self.wait(lambda: words in self.reason(node), f"{node} to say {words!r}")
+
+    def moving(self) -> set[str]:
+        """The nodes that are under way."""
+        still = ("Waiting", *OUTCOMES)
+        return {node for node, phase in self.phases().items() if phase not in still}
+
+    def exists(self, name: str) -> bool:
+        """Whether the object of an upgrade is there."""
+        return any(each["metadata"]["name"] == name for each in self.api.list("stackupgrades"))
+
+    def boot_id(self, node: str) -> str:
+        """As the node's kubelet reported it."""
+        status = self.api.read("nodes", self.name(node))["status"]
+        return str(status.get("nodeInfo", {}).get("bootID", ""))
+
     def phases(self) -> dict[str, str]:
         """The phase of every node, by its short name."""
         prefix = len(self.namespace) + 1

@@ -82,9 +82,11 @@ class InstructionWriter:
 
     async def _fence(self, order: instructions.Fence) -> None:
         """The rules first: a taint that stands means that the fence is whole."""
+        standing = {rule.metadata.name for rule in read_facts.taint_rules_of(self._objects)}
         if self._facts.has_rules:
             for number, pool in enumerate(order.pools):
-                await self._create_rule(order.node, number, pool)
+                if rule_name(self._name, order.node, number) not in standing:
+                    await self._create_rule(order.node, number, pool)
         if self._facts.nodes[order.node].fence == self._name:
             return
         node = self._node(order.node)

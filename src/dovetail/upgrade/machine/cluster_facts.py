@@ -111,6 +111,7 @@ class Readiness(NamedTuple):
     is_current: bool = False  # it has the versions already
     blocker: str = ""
     forward_only: str = ""  # why there is no way back; empty: there is one
+    previous: Versions = _NO_VERSIONS  # what it has, spelled as the installer takes it
 
 
 class Judges(NamedTuple):

@@ -177,7 +177,8 @@ def _start(
 def _first(
     name: str, wave: int, ready: Readiness, facts: Facts, now: datetime.datetime
 ) -> NodeStatus:
-    node = NodeStatus(name=name, wave=wave, previous=dict(facts.nodes[name].versions))
+    previous = {**facts.nodes[name].versions, **ready.previous}
+    node = NodeStatus(name=name, wave=wave, previous=previous)
     if ready.is_current:
         return node_steps.changed(node, NodePhase.SKIPPED, now, reason="has the versions already")
     why = ready.blocker or ("" if ready.adapter else "no adapter brings it there")
