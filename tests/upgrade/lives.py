@@ -6,6 +6,7 @@ that a Lease runs out by itself is tested elsewhere.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,7 +18,6 @@ from typing import Final
 
 from dovetail.devcluster import control_plane
 from tests.support import rest
-from tests.support.waiting import wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAUSE_SECONDS: Final = 0.05  # between passes of a life, in place of seconds
@@ -80,8 +80,9 @@ class Lives:
 
     def stop(self, *, kill: bool = False) -> None:
         """Ends the present life, and its hold on the Lease."""
-        if self.pid:
-            os.kill(self.pid, signal.SIGKILL if kill else signal.SIGTERM)
+        if pid := self.pid:
+            with contextlib.suppress(ProcessLookupError):  # it has just killed itself
+                os.kill(pid, signal.SIGKILL if kill else signal.SIGTERM)
             self._ending.join()
 
     def set_clock(self, seconds: float) -> None:
@@ -89,10 +90,6 @@ class Lives:
         moved = self._clock.with_suffix(".new")
         moved.write_text(str(seconds))
         moved.replace(self._clock)
-
-    def wait_dead(self, is_over: threading.Event) -> None:
-        """Waits until the life has killed itself, or until nothing more is left to do."""
-        wait_until(lambda: not self.pid or is_over.is_set(), "the end of a life", so_far=self.words)
 
     def words(self) -> str:
         """The end of the log."""

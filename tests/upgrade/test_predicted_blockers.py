@@ -33,6 +33,7 @@ WORK = st.fixed_dictionaries(
         "is_gang": st.booleans(),
         "is_managed": st.booleans(),
         "has_volume": st.booleans(),
+        "is_of_daemon_set": st.booleans(),
         "has_gpus": st.booleans(),
         "is_even": st.booleans(),  # else only the first pod is bare, or has a volume
         "budgets": st.lists(st.sampled_from(BUDGETS), max_size=2),
@@ -72,7 +73,7 @@ def _planned(trees: list[Tree], chosen: list[str], drain: stack_upgrades.DrainPo
     return {
         _work_of(subject.partition("/")[2])
         for blocker in plan.blockers
-        if blocker.code in ("LocalStorage", "NoController", "DisruptionBudget")
+        if blocker.code in ("LocalStorage", "NoController", "DisruptionBudget", "DaemonSet")
         for subject in blocker.subjects
     }
 
@@ -116,6 +117,9 @@ def _trees(name: str, work: Tree) -> list[Tree]:
                 "dovetail.dev/gang": name,
                 "dovetail.dev/gang-min": str(max(1, len(nodes) - work["spares"])),
             }
+        if work["is_of_daemon_set"] and job and not work["is_gang"]:
+            (owner,) = pod["metadata"]["ownerReferences"]
+            owner |= {"apiVersion": "apps/v1", "kind": "DaemonSet"}
         if work["has_volume"] and is_odd:
             pod["spec"]["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
         if not work["has_gpus"]:

@@ -221,11 +221,21 @@ class _PodReader:
         return by_node
 
     def _has_to_leave(self, pod_id: str) -> bool:
+        return not self._stays(pod_id) or self._holds_gpus(pod_id)
+
+    def _stays(self, pod_id: str) -> bool:
+        """Whether no drain concerns it: it belongs to its node, or has no part in what is upgraded."""
+        if self._verdict(pod_id).by in drain_filters.BOUND_TO_NODE:
+            return True
         pod = self._world.pods[pod_id]
-        verdict = self._verdict(pod_id)
-        stays = verdict.by in (drain_filters.Filter.DAEMON_SET, drain_filters.Filter.MIRROR)
-        needs = not self._only_gpus or unrequested_gpus.requests_gpus(pod, self._world.claims)
-        return needs and not stays
+        return self._only_gpus and not unrequested_gpus.requests_gpus(pod, self._world.claims)
+
+    def _holds_gpus(self, pod_id: str) -> bool:
+        """Whether it belongs to its node and holds GPUs: then nothing can be installed under it."""
+        pod = self._world.pods[pod_id]
+        is_bound = self._verdict(pod_id).by in drain_filters.BOUND_TO_NODE
+        requests = unrequested_gpus.requests_gpus(pod, self._world.claims)
+        return self._only_gpus and is_bound and requests
 
     def _verdict(self, pod_id: str) -> drain_filters.Verdict:
         pod = self._world.pods[pod_id]
@@ -278,8 +288,12 @@ class _PodReader:
             priority=pod.spec.priority or 0,
             together=uids,
             is_ending=pod.metadata.deletion_timestamp is not None,
-            obstacle="" if verdict.leaves else verdict.message,
+            obstacle=drain_filters.HOLDS_GPUS if self._holds_gpus(pod_id) else _obstacle(verdict),
             refusal=refusal,
             checkpoint=timestamps.parse_or_none(checkpoint),
             signal=annotations.get(SIGNAL, ""),
         )
+
+
+def _obstacle(verdict: drain_filters.Verdict) -> str:
+    return "" if verdict.leaves else verdict.message

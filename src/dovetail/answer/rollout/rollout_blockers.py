@@ -6,6 +6,7 @@ Given a replica and the nodes. Reads every pod once. Never evicts.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Final
 
 from dovetail.answer.drain import drain_filters, pod_details, prediction, unrequested_gpus
 from dovetail.answer.replica import gang_departure
@@ -15,6 +16,8 @@ from dovetail.answer.what_if import displaced_pods
 from dovetail.kubetypes import codec, registry
 from dovetail.kubetypes.core import pods
 from dovetail.world import events
+
+_HOLDERS_STEP: Final = "keep its DaemonSet off these nodes, such as by its nodeSelector"
 
 
 def drain_blockers(
@@ -28,8 +31,10 @@ def drain_blockers(
     refused: dict[tuple[str, str, str], dict[str, str]] = {}  # by kind: node by pod
     for pod, stored, node in _leaving(replica, nodes, policy_):
         verdict = filters.verdict(pod, pod_details.of(stored))
+        if policy_.only_gpu_pods and verdict.by in drain_filters.BOUND_TO_NODE:
+            verdict = _holding(verdict)
         if verdict.outcome is drain_filters.Outcome.ERROR and verdict.by is not None:
-            next_ = prediction.step_after(verdict)
+            next_ = _HOLDERS_STEP if _is_holding(verdict) else prediction.step_after(verdict)
             key = (verdict.by.value, f"cannot delete {verdict.message}", next_)
             name = f"{pod.metadata.namespace}/{pod.metadata.name}"
             refused.setdefault(key, {}).setdefault(name, node)
@@ -43,6 +48,15 @@ def drain_blockers(
         )
         for (code, message, next_), entries in sorted(refused.items())
     ]
+
+
+def _holding(verdict: drain_filters.Verdict) -> drain_filters.Verdict:
+    """No driver is changed under a pod that holds GPUs and stays."""
+    return verdict._replace(outcome=drain_filters.Outcome.ERROR, message=drain_filters.HOLDS_GPUS)
+
+
+def _is_holding(verdict: drain_filters.Verdict) -> bool:
+    return verdict.message == drain_filters.HOLDS_GPUS
 
 
 def _leaving(
