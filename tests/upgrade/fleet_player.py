@@ -7,6 +7,7 @@ bound where the story wants them, and those that come back onto any open node. G
 from __future__ import annotations
 
 import datetime
+import http.client
 import threading
 from typing import Any, Final
 
@@ -61,10 +62,10 @@ class FleetPlayer:
             try:
                 self.act()
             except rest.RefusedError as refused:
-                if refused.status not in (404, 409):  # another writer was faster
+                if refused.status not in (404, 409, 500, 503):  # another writer was faster
                     self.bugs.append(str(refused))
-            except OSError:
-                continue  # the API server is being restarted
+            except (OSError, http.client.HTTPException, ValueError):
+                continue  # the API server is being restarted, and answers in plain text
 
     # What a driver shows
 

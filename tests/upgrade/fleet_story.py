@@ -41,6 +41,7 @@ class Fleet:
         self.namespace = scene.namespace
         self.lives = lives
         self.player = player
+        self.kubeconfig = lives.kubeconfig
         self.cordoned: set[str] = set()
         self.upgrade_names: list[str] = []
         self._work: list[str] = []
@@ -58,10 +59,10 @@ class Fleet:
         labels = {"dovetail.dev/gang": name, "dovetail.dev/gang-min": str(len(nodes))}
         self._replicas(name, nodes, labels)
 
-    def lone(self, name: str, nodes: str) -> None:
+    def lone(self, name: str, nodes: str, *, has_volume: bool = False) -> None:
         """Pods that come back elsewhere, each by itself."""
         self.player.returning.add(name)
-        self._replicas(name, nodes, {})
+        self._replicas(name, nodes, {}, has_volume=has_volume)
 
     def budget(self, work: str, **spec: Any) -> None:
         """A disruption budget over work, counted by the cluster."""
@@ -87,10 +88,14 @@ class Fleet:
         tree["spec"]["nodeName"] = self.name(node)
         self.api.create("pods", tree, self.namespace)
 
-    def daemon(self, name: str) -> None:
-        """A pod on every node that a drain leaves."""
-        template = {"metadata": {"labels": {STAYS: name}}, "spec": _pod_spec(0)}
-        template["spec"]["nodeSelector"] = {SCENE: self.namespace}
+    def daemon(self, name: str, *, only: str = "", gpus: int = 0) -> None:
+        """A pod on every node, or on nodes with this label, that a drain leaves."""
+        labels = {STAYS: name, WORK: name} if gpus else {STAYS: name}
+        template = {"metadata": {"labels": labels}, "spec": _pod_spec(gpus)}
+        template["spec"]["nodeSelector"] = {SCENE: self.namespace} | (
+            {only: "true"} if only else {}
+        )
+        template["spec"]["tolerations"] = [{"operator": "Exists"}]
         spec = {"selector": {"matchLabels": {STAYS: name}}, "template": template}
         tree = {
             "apiVersion": "apps/v1",
@@ -125,10 +130,14 @@ class Fleet:
         self.upgrade_names.append(full)
         return full
 
-    def _replicas(self, name: str, nodes: str, labels: dict[str, str]) -> None:
+    def _replicas(
+        self, name: str, nodes: str, labels: dict[str, str], *, has_volume: bool = False
+    ) -> None:
         self.player.places[name] = [self.name(node) for node in nodes]
         labels = labels | {WORK: name}
         template = {"metadata": {"labels": labels}, "spec": _pod_spec(1)}
+        if has_volume:
+            template["spec"]["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
         spec = {
             "replicas": len(nodes),
             "selector": {"matchLabels": {WORK: name}},
@@ -143,6 +152,15 @@ class Fleet:
         self.api.create("replicasets", tree, self.namespace)
         self._work.append(name)
         wait_until(lambda: self.running(name) == len(nodes), f"{len(nodes)} pods of {name}")
+
+    def wait_work(self) -> None:
+        """Waits until every pod runs."""
+
+        def is_running() -> bool:
+            pods = self.api.list("pods", self.namespace)
+            return all(pod["status"].get("phase") == "Running" for pod in pods)
+
+        wait_until(is_running, "every pod to run")
 
     def running(self, work: str) -> int:
         """How many pods of some work run."""
@@ -250,9 +268,20 @@ class Fleet:
         )
         checker = Checker(facts).replay(self.history())
         checker.end()
-        assert self.player.bugs == []
-        assert checker.violations == []
+        assert not self.player.bugs, self.player.bugs
+        assert not checker.violations, "\n".join(checker.violations)
         return checker
+
+    def leftovers(self) -> list[str]:
+        """What is left on the cluster, where the history was not recorded."""
+        facts = upgrade_checker.Scene(most_unavailable=0, driver_app=DRIVER, images={})
+        checker = Checker(facts)
+        for plural in RECORDED:
+            for tree in self.api.list(plural, self.namespace if plural == "pods" else ""):
+                if plural != "pods" and self._is_ours(tree["metadata"]["name"]):
+                    checker.objects[plural][tree["metadata"]["name"]] = tree
+        checker.end()
+        return checker.violations
 
     def _is_ours(self, name: str) -> bool:
         return name.removeprefix("stack-upgrade.").startswith(self.namespace)
@@ -332,11 +361,7 @@ def _pod_spec(gpus: int) -> Tree:
     container: Tree = {"name": "main", "image": "test/work:1"}
     if gpus:
         container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
-    return {
-        "terminationGracePeriodSeconds": 1,
-        "tolerations": [{"operator": "Exists"}],
-        "containers": [container],
-    }
+    return {"terminationGracePeriodSeconds": 1, "containers": [container]}
 
 
 def _define_upgrades(api: rest.Rest) -> None:

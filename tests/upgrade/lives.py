@@ -32,7 +32,7 @@ class Lives:
     ) -> None:
         self._api = api
         self._namespace = namespace
-        self._plane = plane
+        self.kubeconfig = plane.kubeconfig
         self._clock = directory / "clock"
         self._clock.write_text("0")
         self.log = directory / "lifecycle.log"
@@ -58,7 +58,7 @@ class Lives:
     def begin(self, *, kill_at: int = 0, is_before: bool = False) -> None:
         """Starts a life."""
         order = {
-            "kubeconfig": str(self._plane.kubeconfig),
+            "kubeconfig": str(self.kubeconfig),
             "lease": f"{self._namespace}/lifecycle",
             "clock": str(self._clock),
             "log": str(self.log),

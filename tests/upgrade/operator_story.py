@@ -7,6 +7,7 @@ which everything is read afresh: a process that dies between any two of them wou
 from __future__ import annotations
 
 import contextlib
+import http.client
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -75,7 +76,8 @@ class Story:
 
         def reconcile() -> None:
             while not is_over.wait(PAUSE_SECONDS):
-                self.reconcile()
+                with contextlib.suppress(OSError, http.client.HTTPException, rest.RefusedError):
+                    self.reconcile()  # else the API server is being restarted
 
         thread = threading.Thread(target=reconcile)
         self._is_beside = True
