@@ -48,7 +48,10 @@ class SimulatedUpgrade:
         self.bad: set[str] = set()  # nodes on which the new driver does not work
         self.writes = 0
         self.kill_at = 0
+        self.is_fragile = False  # each process makes one write and is killed before its next one
+        self._writes_of_life = 0
         self._sizes: dict[str, int] = {}
+        self._places: dict[str, set[str]] = {}
         for number in range(nodes):
             self.api.put(_node(f"gpu-{number}"))
         self.api.put(
@@ -136,6 +139,7 @@ class SimulatedUpgrade:
         self._play()
 
     def _restart(self) -> None:
+        self._writes_of_life = 0
         self.loop = upgrade_loop.UpgradeLoop(self.api, self._read, self.clock, self._judges)
 
     async def _read(self) -> upgrade_loop.Reading:
@@ -155,8 +159,9 @@ class SimulatedUpgrade:
         if verb in READS:
             return
         self.writes += 1
-        if self.writes == self.kill_at:
+        if self.writes == self.kill_at or (self.is_fragile and self._writes_of_life):
             raise Killed
+        self._writes_of_life += target.kind is not registry.EVENT
 
     def _after(self, verb: str, target: Target) -> None:
         self._check()
@@ -178,7 +183,10 @@ class SimulatedUpgrade:
                 is_valid = node.phase in (NodePhase.UNFENCING, NodePhase.DONE)
                 assert is_valid, f"{node} is open without a validation"
                 assert drivers[node.name] == NEW
-        assert len(self._half_evicted()) <= 1
+        half_evicted = self._half_evicted()
+        assert len(half_evicted) <= 1
+        for gang in half_evicted:
+            assert self._places[gang] & fences.keys(), f"{gang} is half evicted without a fence"
 
     def _half_evicted(self) -> list[str]:
         gangs: dict[str, list[bool]] = {}
@@ -221,6 +229,7 @@ class SimulatedUpgrade:
 
     def _put_pod(self, gang: str, number: int, size: int, node: str) -> None:
         self._sizes[gang] = size
+        self._places.setdefault(gang, set()).add(node)
         limits = {"nvidia.com/gpu": "1"}
         owner = {
             "apiVersion": "batch/v1",

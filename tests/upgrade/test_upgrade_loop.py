@@ -177,6 +177,18 @@ def test_killed_between_any_two_writes_the_end_is_the_same(
         assert _end(rig) == expected, f"killed before write {number}"
 
 
+@pytest.mark.parametrize("build", SCENARIOS)
+def test_processes_that_live_for_one_write_each_come_to_the_same_end(
+    build: Callable[[], SimulatedUpgrade],
+) -> None:
+    whole = build()
+    whole.run()
+    rig = build()
+    rig.is_fragile = True
+    rig.run(2000)
+    assert _end(rig) == _end(whole)
+
+
 def _end(rig: SimulatedUpgrade) -> tuple[object, ...]:
     status = rig.upgrade.status
     rules = len(rig.api.all(registry.TAINT_RULE))

@@ -509,8 +509,11 @@ def _instructions(
     if is_ended:
         return orders
     is_held = setting.is_held
-    orders += gang_drain.evictions(status, facts, upgrade.spec.drain, at.now, is_held=is_held)
-    return orders
+    evictions = gang_drain.evictions(status, facts, upgrade.spec.drain, at.now, is_held=is_held)
+    # A gang that has begun to leave is lost as a whole: nothing but a fence goes before the rest of it.
+    fences = [order for order in orders if isinstance(order, instructions.Fence)]
+    others = [order for order in orders if not isinstance(order, instructions.Fence)]
+    return [*fences, *evictions, *others]
 
 
 def _of_node(
