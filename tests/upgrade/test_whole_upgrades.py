@@ -84,7 +84,7 @@ def test_a_missing_validator_a_silent_node_and_a_reboot_each_have_their_reason_a
         story.scene.label("b", {VALIDATOR: "false"})
         player = story.scene.player
         player.broken = {c: 1, d: 1}  # until they have had their accident
-        story.upgrade(waves={"maxUnavailable": "4", "canary": 0, "parallel": 3})
+        story.upgrade(waves={"maxUnavailable": "5", "canary": 0}, stop={"applySeconds": HOUR})
         story.lives.begin()
         story.wait_reason("c", "1 restart")
         player.down = {c}

@@ -130,8 +130,9 @@ class Checker:
         was, now = fence_of(before), fence_of(node)
         if was != now:
             self._fence_changed(name, was, now)
-        if _foreign_taints(before) != _foreign_taints(node):
-            self._violated(f"foreign taints of {name} changed: {_foreign_taints(before)}")
+        lost = set(_foreign_taints(before)) - set(_foreign_taints(node))
+        if lost:
+            self._violated(f"foreign taints of {name} went: {sorted(lost)}")
         is_cordoned = bool(node["spec"].get("unschedulable"))
         was_cordoned = bool(before["spec"].get("unschedulable"))
         if name in self.scene.cordoned:
@@ -298,7 +299,7 @@ _NEXT: Final = {
     "Applying": ("Validating", "Failed", *_GOES_BACK),
     "Validating": ("Unfencing", "Failed", *_GOES_BACK),
     "Unfencing": ("Done", "RolledBack", "Failed", "Skipped", *_GOES_BACK),
-    "Done": ("Failed", "Fencing", "Applying"),
+    "Done": ("Failed", "Fencing", "Applying", "Waiting"),
     "Failed": ("Applying", "Fencing"),
     "Skipped": (),
     "RolledBack": (),
