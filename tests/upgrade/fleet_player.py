@@ -26,8 +26,9 @@ ACT_SECONDS: Final = 0.03
 class FleetPlayer:
     """Acts beside the player of the nodes."""
 
-    def __init__(self, api: rest.Rest, player: Player) -> None:
+    def __init__(self, api: rest.Rest, player: Player, *, has_slices: bool) -> None:
         self.api = api
+        self.has_slices = has_slices  # else a device plugin alone serves the nodes
         self.player = player
         self.namespace = player.namespace
         self.places: dict[str, list[str]] = {}  # work -> nodes of its pods at the beginning
@@ -78,8 +79,9 @@ class FleetPlayer:
         version = pod["spec"]["containers"][0]["image"].partition(":")[2].partition("-")[0]
         if not node or not is_ready or self._shown.get(node) == version:
             return
+        if self.has_slices:
+            self._publish(node, version)
         self.api.patch("nodes", node, {"metadata": {"labels": {LOADED: version}}})
-        self._publish(node, version)
         self._shown[node] = version
 
     def _publish(self, node: str, version: str) -> None:

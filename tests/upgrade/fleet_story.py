@@ -18,7 +18,7 @@ from tests.support import live, rest
 from tests.support.waiting import wait_until
 from tests.upgrade import operator_story, upgrade_checker
 from tests.upgrade.driver_player import DRIVER, SCENE, driver_image
-from tests.upgrade.fleet_player import FleetPlayer
+from tests.upgrade.fleet_player import LOADED, FleetPlayer
 from tests.upgrade.lives import Lives
 from tests.upgrade.operator_story import NEW, OLD
 from tests.upgrade.upgrade_checker import ENDED, STAYS, WORK, Change, Checker
@@ -299,6 +299,7 @@ def fleet(
     *,
     plane: control_plane.ControlPlane | None = None,
     is_recorded: bool = True,
+    has_slices: bool = True,
     **policy: Any,
 ) -> Iterator[Fleet]:
     """A fleet whose nodes have the old driver. The player and the library act until the end of the block."""
@@ -310,13 +311,13 @@ def fleet(
         Lives(plane, scene.api, scene.namespace, Path(scratch)) as lives,
     ):
         _define_upgrades(scene.api)
-        player = FleetPlayer(scene.api, scene.player)
+        player = FleetPlayer(scene.api, scene.player, has_slices=has_slices)
         story = Fleet(scene, lives, player)
         try:
             with contextlib.ExitStack() as stack:
                 stack.enter_context(player)
                 stack.enter_context(scene.library_beside())
-                wait_until(lambda: _shown(scene) == nodes, "the slices of every node")
+                wait_until(lambda: _shown(scene) == nodes, "the driver of every node to be shown")
                 if is_recorded:
                     story._record(stack)
                 yield story
@@ -335,8 +336,7 @@ def _wait_recorded(recording: rest.Recording, metadata: Tree) -> None:
 
 
 def _shown(scene: operator_story.Story) -> int:
-    slices = scene.api.list("resourceslices")
-    return sum(each["metadata"]["name"].startswith(scene.namespace) for each in slices)
+    return len(scene.api.list("nodes", labelSelector=f"{SCENE}={scene.namespace},{LOADED}"))
 
 
 def _clean_up(story: Fleet) -> None:

@@ -27,7 +27,7 @@ KINDS = ("gang", "guarded gang", "lone", "returning", "guarded", "volume", "bare
 
 @pytest.mark.parametrize("seed", range(lengths.length(short=2, full=12)))
 def test_what_a_plan_names_is_what_stays(seed: int, tmp_path: Path) -> None:
-    with fleet(len(NODES) + 2, autoUpgrade=False) as story:
+    with fleet(len(NODES) + 2, has_slices=False, autoUpgrade=False) as story:
         for node in NODES:
             story.scene.label(node, {CHOSEN: "true"})
         put_work(story, random.Random(seed))

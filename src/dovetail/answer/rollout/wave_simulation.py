@@ -433,9 +433,12 @@ class RolloutSimulation:
 
 
 def _without_evictions(rules: policy.Policy) -> policy.Policy:
-    """No running work yields to displaced work: who would is searched at every step, which takes minutes."""
+    """No running work yields to displaced work: who would is searched at every step, which takes minutes.
+
+    Pods of other schedulers are placed as ours would be: that they never start again is the worse guess.
+    """
     steps = tuple(step for step in rules.steps if step not in cluster_outcome.EVICTING)
-    return msgspec.structs.replace(rules, steps=steps)
+    return msgspec.structs.replace(rules, steps=steps, scheduler_names=())
 
 
 def _start_of(pod: pods.Pod, now: datetime.datetime) -> datetime.datetime:
