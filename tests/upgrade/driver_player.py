@@ -17,6 +17,7 @@ Tree = dict[str, Any]
 DRIVER: Final = "nvidia-driver-daemonset"
 VALIDATOR: Final = "nvidia-operator-validator"
 SCENE: Final = "example.com/scene"
+STARTING_TURNS: Final = 3  # for which a node that rebooted is up, and its containers are not ready
 HEARTBEAT_SECONDS: Final = 10.0  # of a kubelet; the node lifecycle controller gives up after 40
 
 
@@ -32,9 +33,11 @@ class Player:
         self.working = ""  # a driver that is ready even on a broken node
         self.down: set[str] = set()  # nodes whose kubelet does not report
         self.unvalidated: set[str] = set()  # nodes without a validator
+        self.rebooting: dict[str, int] = {}  # node -> turns until it is back
         self._reported: dict[
             str, tuple[bool, float]
         ] = {}  # node -> what its kubelet said last, and when
+        self._reboots: dict[str, int] = {}
 
     def act(self) -> None:
         """One turn of everything that is played."""
@@ -43,6 +46,16 @@ class Player:
             self._heartbeat(node)
         for pod in self.api.list("pods", self.namespace):
             self._run(pod)
+        self.rebooting = {node: left - 1 for node, left in self.rebooting.items() if left > 1}
+
+    def reboot(self, node: str, *, turns: int) -> None:
+        """The node goes down now, and its containers begin again when it is back."""
+        self._reboots[node] = self._reboots.get(node, 0) + 1
+        self.rebooting = self.rebooting | {node: turns}
+
+    def boot_id(self, node: str) -> str:
+        """As the kernel of the node has it."""
+        return f"{node}-{self._reboots.get(node, 0)}"
 
     def _render(self) -> None:
         """The operator writes the version of its policy into the template of the DaemonSet."""
@@ -57,7 +70,7 @@ class Player:
     def _heartbeat(self, node: Tree) -> None:
         name = node["metadata"]["name"]
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        is_up = name not in self.down
+        is_up = self._is_up(name)
         was_up, at = self._reported.get(name, (None, 0.0))
         if was_up == is_up and time.monotonic() - at < HEARTBEAT_SECONDS:
             return
@@ -68,7 +81,10 @@ class Player:
             "reason": "KubeletReady" if is_up else "KubeletStopped",
             "lastHeartbeatTime": now,
         }
-        self.api.patch("nodes", name, {"status": {"conditions": [condition]}}, subresource="status")
+        status: Tree = {"conditions": [condition]}
+        if is_up:
+            status["nodeInfo"] = {"bootID": self.boot_id(name)}
+        self.api.patch("nodes", name, {"status": status}, subresource="status")
 
     def _run(self, pod: Tree) -> None:
         name, metadata = pod["metadata"]["name"], pod["metadata"]
@@ -79,8 +95,11 @@ class Player:
             self._bind(pod)
         elif metadata["labels"].get("app") == VALIDATOR and node in self.unvalidated:
             self.api.delete("pods", name, self.namespace, gracePeriodSeconds=0)
-        elif node not in self.down:
+        elif self._is_up(node):
             self._report(pod, node)
+
+    def _is_up(self, node: str) -> bool:
+        return node not in self.down and self.rebooting.get(node, 0) <= STARTING_TURNS
 
     def _bind(self, pod: Tree) -> None:
         affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
@@ -97,7 +116,9 @@ class Player:
         is_driver = pod["metadata"]["labels"].get("app") == DRIVER
         works = container["image"] == driver_image(self.working)
         restarts = 0 if works or not is_driver else self.broken.get(node, 0)
+        restarts += self._reboots.get(node, 0)
         is_ready = not is_driver or works or node not in self.broken
+        is_ready = is_ready and node not in self.rebooting
         state: Tree = {"running": {}}
         if not is_ready:
             state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
@@ -116,7 +137,10 @@ class Player:
         held = pod.get("status", {}).get("containerStatuses") or [{}]
         if (held[0].get("ready"), held[0].get("restartCount")) == (is_ready, restarts):
             return
-        body = {"status": {"phase": "Running", "containerStatuses": [status]}}
+        ready = {"type": "Ready", "status": str(is_ready)}
+        body = {
+            "status": {"phase": "Running", "conditions": [ready], "containerStatuses": [status]}
+        }
         self.api.patch("pods", pod["metadata"]["name"], body, self.namespace, "status")
 
 

@@ -7,12 +7,14 @@ which everything is read afresh: a process that dies between any two of them wou
 from __future__ import annotations
 
 import contextlib
+import http.client
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
 
+from dovetail.devcluster import control_plane
 from dovetail.kubetypes import gpu_stack_kinds, object_set, registry
 from dovetail.upgrade.adapters import adapter, node_facts, operator_adapter
 from dovetail.upgrade.adapters.node_facts import FleetFacts, NodeFacts
@@ -36,7 +38,7 @@ STATE: Final = "nvidia.com/gpu-driver-upgrade-state"
 class Story:
     """Nodes with a driver of the operator, in a namespace of a shared cluster."""
 
-    def __init__(self, api: rest.Rest, library: oracle.Oracle, namespace: str) -> None:
+    def __init__(self, api: rest.Rest, library: oracle.Oracle | None, namespace: str) -> None:
         self.api = api
         self.library = library
         self.namespace = namespace
@@ -55,6 +57,9 @@ class Story:
 
     def reconcile(self) -> Tree:
         """One reconcile of the operator's upgrade controller, with the policy of the ClusterPolicy."""
+        assert self.library is not None, (
+            "with autoUpgrade off the operator has no upgrade controller"
+        )
         policy = self.api.read("clusterpolicies", self.namespace)["spec"]["driver"]["upgradePolicy"]
         request = {"namespace": self.namespace, "labels": {"app": DRIVER}, "policy": policy}
         answer = self.library.ask(request)
@@ -64,11 +69,15 @@ class Story:
     @contextlib.contextmanager
     def library_beside(self) -> Iterator[None]:
         """The library reconciles without a pause in a thread of its own, at once with the adapter."""
+        if self.library is None:
+            yield
+            return
         is_over = threading.Event()
 
         def reconcile() -> None:
             while not is_over.wait(PAUSE_SECONDS):
-                self.reconcile()
+                with contextlib.suppress(OSError, http.client.HTTPException, rest.RefusedError):
+                    self.reconcile()  # else the API server is being restarted
 
         thread = threading.Thread(target=reconcile)
         self._is_beside = True
@@ -165,19 +174,24 @@ class Story:
 
 
 @contextlib.contextmanager
-def story(*nodes: str, **policy: Any) -> Iterator[Story]:
+def story(
+    *nodes: str, plane: control_plane.ControlPlane | None = None, **policy: Any
+) -> Iterator[Story]:
     """A story whose nodes all have the old driver, known to the library."""
-    plane = planes.control_plane()
+    plane = plane or planes.control_plane()
     api = planes.api(plane)
     namespace = planes.fresh_namespace(plane)
-    _define(api)
-    with upgrade_library.start(plane.kubeconfig) as library:
+    define(api)
+    with contextlib.ExitStack() as stack:
+        library = None
+        if policy.get("autoUpgrade", True):
+            library = stack.enter_context(upgrade_library.start(plane.kubeconfig))
         scene = Story(api, library, namespace)
         try:
             _set_up(scene, nodes, POLICY | policy)
             yield scene
         finally:
-            _clean_up(scene, nodes)
+            clean_up(scene, nodes)
 
 
 def _set_up(scene: Story, nodes: tuple[str, ...], policy: Tree) -> None:
@@ -198,13 +212,15 @@ def _set_up(scene: Story, nodes: tuple[str, ...], policy: Tree) -> None:
 
     def is_settled() -> bool:
         scene.player.act()
-        answer = scene.reconcile()
-        return answer.get("states") == {"upgrade-done": len(nodes)}
+        if scene.library is None:
+            return all(scene.driver(node)[1] for node in nodes)
+        return scene.reconcile().get("states") == {"upgrade-done": len(nodes)}
 
     wait_until(is_settled, "the old driver on every node", so_far=lambda: str(scene.answers[-1:]))
 
 
-def _clean_up(scene: Story, nodes: tuple[str, ...]) -> None:
+def clean_up(scene: Story, nodes: tuple[str, ...]) -> None:
+    """Takes everything of a story away."""
     for app in (DRIVER, VALIDATOR):
         scene.api.delete("daemonsets", app, scene.namespace)
     for node in nodes:
@@ -258,7 +274,7 @@ def _daemon_set(scene: Story, app: str, image: str) -> Tree:
     }
 
 
-def _define(api: rest.Rest) -> None:
+def define(api: rest.Rest) -> None:
     """The operator's kind, with any fields: its schema is not at hand."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {

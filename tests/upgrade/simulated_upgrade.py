@@ -12,6 +12,7 @@ from typing import Any
 
 from dovetail.kubetypes import codec, object_set, registry
 from dovetail.kubetypes.custom.stack_upgrades import NodePhase, Phase, StackUpgrade
+from dovetail.model import node_annotations
 from dovetail.ports.api import Target
 from dovetail.sim.server.api_server import SimApi
 from dovetail.sim.virtual_clock import VirtualClock
@@ -46,9 +47,13 @@ class SimulatedUpgrade:
         self.clock = VirtualClock()
         self.api = SimApi(self.clock)
         self.bad: set[str] = set()  # nodes on which the new driver does not work
+        self.intolerant: set[str] = set()  # nodes whose driver's pod does not tolerate our taint
         self.writes = 0
         self.kill_at = 0
+        self.is_fragile = False  # each process makes one write and is killed before its next one
+        self._writes_of_life = 0
         self._sizes: dict[str, int] = {}
+        self._places: dict[str, set[str]] = {}
         for number in range(nodes):
             self.api.put(self.node_tree(f"gpu-{number}"))
         self.api.put(
@@ -77,6 +82,35 @@ class SimulatedUpgrade:
         """A Job with one pod on each of these nodes, which needs them all."""
         for number, node in enumerate(nodes):
             self._put_pod(name, number, len(nodes), node)
+
+    def run_driver(self, node: str) -> None:
+        """The pod of a driver's DaemonSet, with the tolerations that the operator gives it."""
+        self.intolerant.add(node)
+        owner = {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "name": "driver",
+            "uid": "driver",
+            "controller": True,
+        }
+        self.api.put(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": f"driver-{node}",
+                    "namespace": "default",
+                    "labels": {"app": "nvidia-driver-daemonset"},
+                    "ownerReferences": [owner],
+                },
+                "spec": {
+                    "nodeName": node,
+                    "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+                    "containers": [{"name": "driver", "image": "driver"}],
+                },
+                "status": {"phase": "Running"},
+            }
+        )
 
     def run_pod(self, name: str, node: str) -> None:
         """A pod of a ReplicaSet."""
@@ -110,6 +144,9 @@ class SimulatedUpgrade:
             for taint in node.spec.taints:
                 if taint.key == read_facts.FENCE:
                     found[node.metadata.name] = taint.value
+            if node.spec.unschedulable and node_annotations.CORDON in node.metadata.annotations:
+                assert node.metadata.name not in found, "fenced twice"
+                found[node.metadata.name] = node.metadata.annotations[node_annotations.CORDON]
         return found
 
     def drivers(self) -> dict[str, str]:
@@ -144,6 +181,7 @@ class SimulatedUpgrade:
         self._play()
 
     def _restart(self) -> None:
+        self._writes_of_life = 0
         self.loop = upgrade_loop.UpgradeLoop(self.api, self._read, self.clock, self._judges)
 
     async def _read(self) -> upgrade_loop.Reading:
@@ -163,8 +201,9 @@ class SimulatedUpgrade:
         if verb in READS:
             return
         self.writes += 1
-        if self.writes == self.kill_at:
+        if self.writes == self.kill_at or (self.is_fragile and self._writes_of_life):
             raise Killed
+        self._writes_of_life += target.kind is not registry.EVENT
 
     def _after(self, verb: str, target: Target) -> None:
         self._check()
@@ -186,13 +225,17 @@ class SimulatedUpgrade:
                 is_valid = node.phase in (NodePhase.UNFENCING, NodePhase.DONE)
                 assert is_valid, f"{node} is open without a validation"
                 assert drivers[node.name] == NEW
-        assert len(self._half_evicted()) <= 1
+        half_evicted = self._half_evicted()
+        assert len(half_evicted) <= 1
+        for gang in half_evicted:
+            assert self._places[gang] & fences.keys(), f"{gang} is half evicted without a fence"
 
     def _half_evicted(self) -> list[str]:
         gangs: dict[str, list[bool]] = {}
         for pod in self.api.all(registry.POD):
             is_gone = pod.metadata.deletion_timestamp is not None
-            gangs.setdefault(pod.metadata.labels["dovetail.dev/gang"], []).append(is_gone)
+            if (gang := pod.metadata.labels.get("dovetail.dev/gang")) is not None:
+                gangs.setdefault(gang, []).append(is_gone)
         sizes = self._sizes
         return [
             name
@@ -213,6 +256,8 @@ class SimulatedUpgrade:
         self.api.settle()
         for node in self.api.all(registry.NODE):
             wanted = node.metadata.labels.get(WANTED)
+            if node.metadata.name in self.intolerant and node.spec.taints:
+                continue  # the DaemonSet controller creates no pod there
             if wanted and node.metadata.labels[LOADED] != wanted:
                 assert not self._gpu_pods(node.metadata.name), "installed under running work"
                 labels = node.metadata.labels | {LOADED: wanted}
@@ -224,11 +269,14 @@ class SimulatedUpgrade:
 
     def _gpu_pods(self, node: str) -> list[str]:
         return [
-            pod.metadata.name for pod in self.api.all(registry.POD) if pod.spec.node_name == node
+            pod.metadata.name
+            for pod in self.api.all(registry.POD)
+            if pod.spec.node_name == node and "dovetail.dev/gang" in pod.metadata.labels
         ]
 
     def _put_pod(self, gang: str, number: int, size: int, node: str) -> None:
         self._sizes[gang] = size
+        self._places.setdefault(gang, set()).add(node)
         limits = {"nvidia.com/gpu": "1"}
         owner = {
             "apiVersion": "batch/v1",

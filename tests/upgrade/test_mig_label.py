@@ -110,16 +110,6 @@ def test_a_manager_that_read_its_file_too_early_gets_a_second_look() -> None:
     assert isinstance(story.step(122), Applied)
 
 
-def test_clients_that_do_not_tolerate_the_fence_keep_the_change_from_beginning() -> None:
-    plugin = trees.pod("nvidia-device-plugin-daemonset", "test/plugin:v0.20.0", "a")
-    plugin["spec"]["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
-    node = trees.node("a", {CONFIG: "all-disabled", STATE: "success"})
-    (problem,) = MIG.unready(trees.facts("a", node, MANAGER, plugin), TARGET)
-    assert (problem.code, problem.blocks) == ("FenceNotTolerated", True)
-    plugin["spec"]["tolerations"] = [{"key": "dovetail.dev/stack-upgrade", "operator": "Exists"}]
-    assert MIG.unready(trees.facts("a", node, MANAGER, plugin), TARGET) == ()
-
-
 def test_clients_left_paused_are_found_before_and_resumed_after_a_change() -> None:
     story = Story("all-1g.10gb")
     story.manager.labels[CLIENTS[0]] = "paused-for-mig-change"

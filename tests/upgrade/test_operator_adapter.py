@@ -115,16 +115,6 @@ def test_operands_that_stay_paused_are_resumed_before_the_node_counts_as_done() 
     assert isinstance(after, Applied)
 
 
-def test_a_driver_that_could_not_start_again_on_the_fenced_node_blocks_the_start() -> None:
-    driver = trees.driver(OLD, "a")
-    driver["spec"]["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
-    facts = trees.facts("a", trees.node("a"), driver, trees.policy(maxUnavailable="100%"))
-    assert _codes(OPERATOR.unready(facts, TARGET), blocks=True) == ["FenceNotTolerated"]
-    driver["spec"]["tolerations"] += [{"key": "dovetail.dev/stack-upgrade", "operator": "Exists"}]
-    facts = trees.facts("a", trees.node("a"), driver, trees.policy(maxUnavailable="100%"))
-    assert _codes(OPERATOR.unready(facts, TARGET), blocks=True) == []
-
-
 def test_what_blocks_a_start_is_named_before_the_node_is_fenced() -> None:
     bare = trees.node("a", {STATE: "drain-required"}, is_ready=False)
     bare["metadata"]["labels"].pop("feature.node.kubernetes.io/system-os_release.ID")

@@ -78,6 +78,29 @@ def test_foreign_taints_and_cordons_stay() -> None:
     assert rig.api.find(registry.NODE, "gpu-2").spec.unschedulable
 
 
+def test_a_node_whose_driver_does_not_tolerate_our_taint_is_cordoned_instead() -> None:
+    rig = _cordoning()
+    rig.run(until=lambda rig: "gpu-1" in rig.fences())
+    node = rig.api.find(registry.NODE, "gpu-1")
+    assert node.spec.unschedulable
+    assert node.spec.taints == ()
+    rig.run()
+    assert rig.upgrade.status.phase is Phase.COMPLETED, rig.upgrade.status.reason
+    nodes = {node.metadata.name: node for node in rig.api.all(registry.NODE)}
+    assert [name for name, node in nodes.items() if node.spec.unschedulable] == ["gpu-2"]
+    left = [key for node in nodes.values() for key in node.metadata.annotations]
+    assert [key for key in left if "stack-upgrade" in key] == []
+
+
+def test_a_cordon_of_ours_that_a_person_lifts_is_set_again() -> None:
+    rig = _cordoning()
+    rig.run_pod("serve", "gpu-1")
+    rig.run(until=lambda rig: rig.phases().get("gpu-1") == "Draining")
+    rig._patch("gpu-1", {"spec": {"unschedulable": False}})
+    rig.run(until=lambda rig: rig.phases().get("gpu-1") == "Unfencing")
+    assert rig.api.find(registry.NODE, "gpu-1").spec.unschedulable
+
+
 def test_paused_no_node_begins_and_resumed_all_do() -> None:
     rig = SimulatedUpgrade(nodes=3)
     rig.run(until=lambda rig: bool(rig.fences()))
@@ -167,7 +190,16 @@ def _returning() -> SimulatedUpgrade:
     return rig
 
 
-SCENARIOS = (_plain, _wide, _failing, _returning)
+def _cordoning() -> SimulatedUpgrade:
+    """Drivers that would not start again behind a taint; one node was cordoned by others before."""
+    rig = SimulatedUpgrade(nodes=3, spec={"waves": {"maxUnavailable": "70%"}})
+    for name in ("gpu-0", "gpu-1", "gpu-2"):
+        rig.run_driver(name)
+    rig._patch("gpu-2", {"spec": {"unschedulable": True}})
+    return rig
+
+
+SCENARIOS = (_plain, _wide, _failing, _returning, _cordoning)
 
 
 @pytest.mark.slow
@@ -183,6 +215,18 @@ def test_killed_between_any_two_writes_the_end_is_the_same(
         rig.kill_at = number
         rig.run()
         assert _end(rig) == expected, f"killed before write {number}"
+
+
+@pytest.mark.parametrize("build", SCENARIOS)
+def test_processes_that_live_for_one_write_each_come_to_the_same_end(
+    build: Callable[[], SimulatedUpgrade],
+) -> None:
+    whole = build()
+    whole.run()
+    rig = build()
+    rig.is_fragile = True
+    rig.run(2000)
+    assert _end(rig) == _end(whole)
 
 
 def _end(rig: SimulatedUpgrade) -> tuple[object, ...]:

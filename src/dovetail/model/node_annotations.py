@@ -12,6 +12,8 @@ from typing import Final
 import msgspec
 
 BASELINE: Final = "dovetail.dev/validation-baseline"  # the node before its upgrade
+CORDON: Final = "dovetail.dev/stack-upgrade-cordon"  # the upgrade that fences the node by a cordon
+WAS_CORDONED: Final = "dovetail.dev/stack-upgrade-was-cordoned"  # by others, before that
 REHEARSE: Final = (
     "dovetail.dev/prepare-rehearsal"  # an id: the agent is to plan a claim, without writing
 )

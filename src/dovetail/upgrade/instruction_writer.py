@@ -82,20 +82,28 @@ class InstructionWriter:
 
     async def _fence(self, order: instructions.Fence) -> None:
         """The rules first: a taint that stands means that the fence is whole."""
+        standing = {rule.metadata.name for rule in read_facts.taint_rules_of(self._objects)}
         if self._facts.has_rules:
             for number, pool in enumerate(order.pools):
-                await self._create_rule(order.node, number, pool)
+                if rule_name(self._name, order.node, number) not in standing:
+                    await self._create_rule(order.node, number, pool)
         if self._facts.nodes[order.node].fence == self._name:
             return
         node = self._node(order.node)
-        ours = nodes.Taint(key=read_facts.FENCE, value=self._name, effect=EFFECT)
-        kept = [taint for taint in node.spec.taints if taint.key != read_facts.FENCE]
         annotations: dict[str, str | None] = {}
         before = validation_facts.of_node(self._objects, order.node)
         if before is not None and node_annotations.BASELINE not in node.metadata.annotations:
             baseline = validation_facts.recorded(before)
             annotations[node_annotations.BASELINE] = validation_facts.encoded(baseline)
-        await self._patch_node(node, [*kept, ours], annotations)
+        if not order.is_cordon:
+            ours = nodes.Taint(key=read_facts.FENCE, value=self._name, effect=EFFECT)
+            kept = [taint for taint in node.spec.taints if taint.key != read_facts.FENCE]
+            await self._patch_node(node, annotations, taints=[*kept, ours])
+            return
+        if node_annotations.CORDON not in node.metadata.annotations:
+            annotations[node_annotations.WAS_CORDONED] = "true" if node.spec.unschedulable else None
+        annotations[node_annotations.CORDON] = self._name
+        await self._patch_node(node, annotations, is_cordoned=True)
 
     async def _create_rule(self, node: str, number: int, pool: Pool) -> None:
         rule: Tree = {
@@ -123,8 +131,16 @@ class InstructionWriter:
                 await self._delete_rule(rule.metadata.name, rule.metadata.uid)
         node = self._node(order.node)
         kept = [taint for taint in node.spec.taints if not self._is_ours(taint)]
-        if len(kept) < len(node.spec.taints):
-            await self._patch_node(node, kept, {node_annotations.BASELINE: None})
+        annotations: dict[str, str | None] = {node_annotations.BASELINE: None}
+        noted = node.metadata.annotations
+        if noted.get(node_annotations.CORDON) == self._name:
+            # A cordon that stood before is not ours to lift.
+            is_left = node.spec.unschedulable and node_annotations.WAS_CORDONED in noted
+            annotations[node_annotations.CORDON] = None
+            annotations[node_annotations.WAS_CORDONED] = None
+            await self._patch_node(node, annotations, taints=kept, is_cordoned=is_left)
+        elif len(kept) < len(node.spec.taints):
+            await self._patch_node(node, annotations, taints=kept)
 
     async def _delete_rule(self, name: str, uid: str) -> None:
         try:
@@ -136,12 +152,22 @@ class InstructionWriter:
         return taint.key == read_facts.FENCE and taint.value == self._name
 
     async def _patch_node(
-        self, node: nodes.Node, taints: list[nodes.Taint], annotations: dict[str, str | None]
+        self,
+        node: nodes.Node,
+        annotations: dict[str, str | None],
+        *,
+        taints: list[nodes.Taint] | None = None,
+        is_cordoned: bool | None = None,
     ) -> None:
-        trees = [codec.tree_of(taint) for taint in taints]
+        """Writes these; None leaves taints, or the cordon, as they are."""
+        spec: Tree = {}
+        if taints is not None:
+            spec["taints"] = [codec.tree_of(taint) for taint in taints] or None
+        if is_cordoned is not None:
+            spec["unschedulable"] = is_cordoned or None
         version = node.metadata.resource_version
         metadata = {"resourceVersion": version, "annotations": annotations}
-        patch = {"metadata": metadata, "spec": {"taints": trees or None}}
+        patch = {"metadata": metadata, "spec": spec}
         target = apis.Target(registry.NODE, "", node.metadata.name)
         await self._api.patch(target, codec.encode_tree(patch), brief=True)
 

@@ -12,7 +12,7 @@ from typing import Final, assert_never
 from dovetail.kubetypes import object_set, registry
 from dovetail.kubetypes.custom import stack_upgrades
 from dovetail.upgrade import read_facts
-from dovetail.upgrade.adapters import adapter, adapter_choice, node_facts
+from dovetail.upgrade.adapters import adapter, adapter_choice, driver_pods, node_facts
 from dovetail.upgrade.adapters.node_facts import NodeFacts
 from dovetail.upgrade.machine.cluster_facts import (
     Judgement,
@@ -123,7 +123,17 @@ def _readiness(facts: NodeFacts, versions: Versions) -> Readiness:
         is_current=all(isinstance(outcome, adapter.Applied) for outcome in outcomes),
         blocker=f"{problems[0].message}; {problems[0].next_step}" if problems else "",
         forward_only=next(iter(one_way), ""),
+        previous=_previous(facts, versions),
     )
+
+
+def _previous(facts: NodeFacts, versions: Versions) -> Versions:
+    """The driver that is there now. A slice cannot spell leading zeros, which the tag of an image has."""
+    loaded, desired = facts.stack.driver_loaded, facts.stack.driver_desired
+    if "driver" not in versions or not loaded.is_known:
+        return {}
+    is_same = driver_pods.is_version(loaded.value, desired.value)
+    return {"driver": desired.value if is_same else loaded.value}
 
 
 def _installing(facts: NodeFacts, versions: Versions) -> Judgement:

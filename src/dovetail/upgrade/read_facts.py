@@ -20,7 +20,7 @@ from dovetail.kubetypes.core import disruption_budgets, nodes, pods
 from dovetail.kubetypes.custom import stack_upgrades
 from dovetail.kubetypes.custom.stack_upgrades import NodePhase, Phase, StackUpgrade
 from dovetail.kubetypes.resource import slices, taint_rules
-from dovetail.model import gangs, workload_annotations
+from dovetail.model import gangs, node_annotations, workload_annotations
 from dovetail.schedule.gang import jobs
 from dovetail.upgrade.adapters import fence_toleration, node_facts
 from dovetail.upgrade.machine import upgrade_machine
@@ -90,6 +90,7 @@ def _nodes(
     units = _units(world, upgrade.spec.waves.together)
     pools = _pools(objects)
     rules = _rules(objects)
+    of_nodes = _pods_by_node(world)
     mig = upgrade.spec.mig
     partitioned = None if mig is None else frozenset(each.node for each in mig.nodes)
     views: dict[str, NodeView] = {}
@@ -104,6 +105,8 @@ def _nodes(
         views[name] = NodeView(
             name=name,
             fence=_fence(node),
+            marks=frozenset(filter(None, (_tainted_by(node), _cordoned_by(node)))),
+            needs_cordon=bool(_cordoned_by(node)) or fence_toleration.kept_away(of_nodes[name]),
             rules=frozenset(fenced),
             covered=frozenset(each for each, at in fenced.items() if at.issuperset(of_node)),
             pools=tuple(sorted(of_node)),
@@ -126,8 +129,24 @@ def _versions(world: World, node: nodes.Node, upgrade: StackUpgrade) -> dict[str
 
 
 def _fence(node: nodes.Node) -> str:
-    values = [taint.value for taint in node.spec.taints if taint.key == FENCE]
-    return next(iter(values), "")
+    """The upgrade whose taint or cordon keeps work away; a cordon that a person lifted keeps none away."""
+    return _tainted_by(node) or (_cordoned_by(node) if node.spec.unschedulable else "")
+
+
+def _tainted_by(node: nodes.Node) -> str:
+    return next((taint.value for taint in node.spec.taints if taint.key == FENCE), "")
+
+
+def _cordoned_by(node: nodes.Node) -> str:
+    return node.metadata.annotations.get(node_annotations.CORDON, "")
+
+
+def _pods_by_node(world: World) -> dict[str, list[pods.Pod]]:
+    by_node: dict[str, list[pods.Pod]] = {name: [] for name in world.nodes}
+    for pod in world.pods.values():
+        if pods.occupies_node(pod) and pod.spec.node_name in by_node:
+            by_node[pod.spec.node_name].append(pod)
+    return by_node
 
 
 def _units(world: World, together: str) -> dict[str, str]:
@@ -235,11 +254,21 @@ class _PodReader:
         return by_node
 
     def _has_to_leave(self, pod_id: str) -> bool:
+        return not self._stays(pod_id) or self._holds_gpus(pod_id)
+
+    def _stays(self, pod_id: str) -> bool:
+        """Whether no drain concerns it: it belongs to its node, or has no part in what is upgraded."""
+        if self._verdict(pod_id).by in drain_filters.BOUND_TO_NODE:
+            return True
         pod = self._world.pods[pod_id]
-        verdict = self._verdict(pod_id)
-        stays = verdict.by in (drain_filters.Filter.DAEMON_SET, drain_filters.Filter.MIRROR)
-        needs = not self._only_gpus or unrequested_gpus.requests_gpus(pod, self._world.claims)
-        return needs and not stays
+        return self._only_gpus and not unrequested_gpus.requests_gpus(pod, self._world.claims)
+
+    def _holds_gpus(self, pod_id: str) -> bool:
+        """Whether it belongs to its node and holds GPUs: then nothing can be installed under it."""
+        pod = self._world.pods[pod_id]
+        is_bound = self._verdict(pod_id).by in drain_filters.BOUND_TO_NODE
+        requests = unrequested_gpus.requests_gpus(pod, self._world.claims)
+        return self._only_gpus and is_bound and requests
 
     def _verdict(self, pod_id: str) -> drain_filters.Verdict:
         pod = self._world.pods[pod_id]
@@ -292,8 +321,12 @@ class _PodReader:
             priority=pod.spec.priority or 0,
             together=uids,
             is_ending=pod.metadata.deletion_timestamp is not None,
-            obstacle="" if verdict.leaves else verdict.message,
+            obstacle=drain_filters.HOLDS_GPUS if self._holds_gpus(pod_id) else _obstacle(verdict),
             refusal=refusal,
             checkpoint=timestamps.parse_or_none(checkpoint),
             signal=annotations.get(SIGNAL, ""),
         )
+
+
+def _obstacle(verdict: drain_filters.Verdict) -> str:
+    return "" if verdict.leaves else verdict.message

@@ -107,6 +107,33 @@ def test_waiting_work_that_starts_later_is_named() -> None:
     assert (slip.before, slip.seconds) == ("2026-11-17T12:10:00Z", 1200)
 
 
+def test_a_budget_gets_back_what_a_pod_took_that_starts_again() -> None:
+    lone = [building.pod(f"web-{at}", gpus=1, node="a", job="web") for at in range(3)]
+    for tree in lone:
+        tree["metadata"]["labels"] |= {"app": "web"}
+        tree["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    plan = planned(node("a"), node("b"), *lone, budget(maxUnavailable=1), nodes=("a",))
+    assert plan.blockers == ()
+
+
+def test_a_budget_of_one_protects_a_whole_gang() -> None:
+    work_ = gang("train", ["a", "b"])
+    plan = planned(node("a"), node("b"), node("c"), *work_, budget(maxUnavailable=1), nodes=("a",))
+    assert [blocker.code for blocker in plan.blockers] == ["DisruptionBudget"]
+
+
+def test_pods_of_other_schedulers_start_again_too() -> None:
+    (tree,) = gang("train", ["a"])
+    tree["spec"]["schedulerName"] = "default-scheduler"
+    replica = building.replica_of(node("a"), node("b"), tree)
+    replica.policy = msgspec.structs.replace(replica.policy, scheduler_names=("dovetail",))
+    wish = rollout.Wish({"driver": "580.95.05"}, ("a",), (), building.NOW, building.DAY, {})
+    rules = rollout_policy.Policy(durations=TIMES, max_unavailable="1", canary=0)
+    plan = rollout.planned(replica, wish, rules, ALL_EXIST)
+    assert plan.can_finish
+    assert [each.after for each in plan.waves[0].work] == [("b",)]
+
+
 def test_a_budget_of_none_cannot_finish_and_names_the_pods() -> None:
     plan = planned(node("a"), node("b"), *gang("train", ["a"]), budget(maxUnavailable=0))
     assert not plan.can_finish

@@ -134,6 +134,20 @@ class Account:
             entry.leave(pod)
         return refusal
 
+    def evict_together(self, leaving: Iterable[pods.Pod]) -> Refusal | None:
+        """Evicts all of these pods on paper, or none of them where one is refused."""
+        before: list[tuple[_Entry, int, int]] = []
+        for pod in leaving:
+            refusal, entry = self._judged(pod)
+            if refusal is not None:
+                for changed, allowed, healthy in reversed(before):
+                    changed.allowed, changed.healthy = allowed, healthy
+                return refusal
+            if entry is not None:
+                before.append((entry, entry.allowed, entry.healthy))
+                entry.leave(pod)
+        return None
+
     def refusal(self, pod: pods.Pod) -> Refusal | None:
         """Why the pod may not be evicted now; None where it may. Changes nothing."""
         return self._judged(pod)[0]

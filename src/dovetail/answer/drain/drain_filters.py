@@ -61,6 +61,11 @@ class Filter(enum.Enum):
     UNMANAGED = "NoController"
 
 
+BOUND_TO_NODE: Final = frozenset({Filter.DAEMON_SET, Filter.MIRROR})
+# Ours, of a driver's upgrade: no kernel module is unloaded under a pod that a drain leaves.
+HOLDS_GPUS: Final = "Pods that hold GPUs and that a drain leaves on their node"
+
+
 class Verdict(NamedTuple):
     """Whether the drain ends the pod, and what it says about it."""
 

@@ -137,6 +137,7 @@ class RolloutSimulation:
         self._rules = _without_evictions(replica.policy)
         self._horizon_seconds = horizon_seconds
         self._waiting: dict[str, Displacement] = {}
+        self._evicted: dict[str, pods.Pod] = {}  # those that wait, as they were
         self._displaced: list[Displacement] = []
         self._refused: list[Refused] = []
         self.sim = simulate.Simulation(
@@ -283,11 +284,13 @@ class RolloutSimulation:
                 pod = self.world.pods.get(pod_id)
                 if pod is None or not pod.spec.node_name:
                     continue  # went with its gang
-                refusal = self._account.evict(pod)
+                displacement = self.displacement(pod_id, wave.number)
+                leaving = [self.world.pods[each] for each in displacement.pods]
+                refusal = self._account.evict_together(leaving)
                 if refusal is not None:
                     refused.append((pod_id, refusal))
                 else:
-                    self._displace(pod_id, wave)
+                    self._displace(displacement)
             came_back = self._returned_after_turn() if refused else 0
             if refused and not came_back:
                 self._give_up(refused, wave)
@@ -307,16 +310,18 @@ class RolloutSimulation:
             name = f"{pod.metadata.namespace}/{pod.metadata.name}"
             self._refused.append(Refused(name, pod.spec.node_name, wave.number, refusal))
         for pod_id, _ in refused:
-            if self.world.pods[pod_id].spec.node_name:
-                self._displace(pod_id, wave)
+            left = self.world.pods.get(pod_id)  # None: it went for good with its gang
+            if left is not None and left.spec.node_name:
+                self._displace(self.displacement(pod_id, wave.number))
 
-    def _displace(self, pod_id: str, wave: Wave) -> None:
-        """Displaces the pod, and its gang with it where that falls below its minimum."""
-        displacement = self.displacement(pod_id, wave.number)
+    def _displace(self, displacement: Displacement) -> None:
+        """Displaces a pod, and its gang with it where that falls below its minimum."""
         self._displaced.append(displacement)
         for member_id in displacement.pods:
+            before = self.world.pods[member_id]
             if self.sim.displace(member_id):
                 self._waiting[member_id] = displacement
+                self._evicted[member_id] = before
             else:
                 displacement.is_lost = True
 
@@ -417,7 +422,7 @@ class RolloutSimulation:
             displacement = self._waiting.pop(placement.pod.uid, None)
             if displacement is not None:
                 displacement.starts[placement.pod.uid] = (now, placement.node)
-                self._account.returned(self.world.pods[placement.pod.uid])
+                self._account.returned(self._evicted.pop(placement.pod.uid))
 
     def _need(self, ref: plan.GangRef) -> int:
         members = self.world.gangs.members((ref.namespace, ref.name))
@@ -428,9 +433,12 @@ class RolloutSimulation:
 
 
 def _without_evictions(rules: policy.Policy) -> policy.Policy:
-    """No running work yields to displaced work: who would is searched at every step, which takes minutes."""
+    """No running work yields to displaced work: who would is searched at every step, which takes minutes.
+
+    Pods of other schedulers are placed as ours would be: that they never start again is the worse guess.
+    """
     steps = tuple(step for step in rules.steps if step not in cluster_outcome.EVICTING)
-    return msgspec.structs.replace(rules, steps=steps)
+    return msgspec.structs.replace(rules, steps=steps, scheduler_names=())
 
 
 def _start_of(pod: pods.Pod, now: datetime.datetime) -> datetime.datetime:

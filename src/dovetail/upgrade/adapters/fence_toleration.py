@@ -1,7 +1,7 @@
-"""Whether the pods that an installer ends on a node may start there again while the node is fenced.
+"""Whether the pods of the GPU stack on a node would start there again while our taint stands on it.
 
-Given pods of DaemonSets. The fence is a taint, and the DaemonSet controller creates no pod that does not tolerate it:
-the operator's own tolerate `nvidia.com/gpu` and nothing else unless it is told to. Never changes an object.
+Given the pods. The DaemonSet controller creates no pod that does not tolerate a taint, and the operator's own tolerate
+`nvidia.com/gpu` and nothing else unless they are told to. All of them tolerate a cordon. Never changes an object.
 """
 
 from __future__ import annotations
@@ -9,27 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from dovetail.kubetypes.core import nodes
+from dovetail.answer.why.evidence.gpu_platform import gpu_nodes
+from dovetail.kubetypes.core import nodes, pods
 from dovetail.schedule.node import node_fit
-from dovetail.upgrade.adapters.adapter import Problem
-from dovetail.upgrade.adapters.node_facts import StackPod
 
 FENCE: Final = "dovetail.dev/stack-upgrade"  # key of the taint of a node that is upgraded
 _TAINT: Final = nodes.Taint(key=FENCE, effect="NoSchedule")
 
 
-def problems(node: str, pods: Iterable[StackPod]) -> tuple[Problem, ...]:
-    """The first pod that would not come back."""
-    kept_away = [each for each in pods if not node_fit.tolerated(_TAINT, each.pod.spec.tolerations)]
-    if not kept_away:
-        return ()
-    return (
-        Problem(
-            code="FenceNotTolerated",
-            message=f"{kept_away[0].id} does not tolerate the taint {FENCE} and would not start again on"
-            f" the fenced node {node}",
-            next_step=f"add {{key: {FENCE}, operator: Exists}} to daemonsets.tolerations of the GPU"
-            " Operator while driver.upgradePolicy.autoUpgrade is off: new templates look like an"
-            " upgrade to it",
-        ),
+def kept_away(on_node: Iterable[pods.Pod]) -> bool:
+    """Whether the taint would keep a part of the GPU stack away once its pod has ended."""
+    return any(
+        gpu_nodes.component_of(pod.metadata.labels) is not None
+        and not node_fit.tolerated(_TAINT, pod.spec.tolerations)
+        for pod in on_node
     )

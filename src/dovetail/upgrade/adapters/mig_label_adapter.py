@@ -14,7 +14,7 @@ from typing import Final
 from dovetail.answer.stack import node_stack
 from dovetail.answer.why.evidence.gpu_platform.gpu_nodes import Component
 from dovetail.model import node_pools
-from dovetail.upgrade.adapters import adapter, driver_pods, fence_toleration, operator_labels
+from dovetail.upgrade.adapters import adapter, driver_pods, operator_labels
 from dovetail.upgrade.adapters.adapter import Applied, ApplyFailed, NodePatch, Working
 from dovetail.upgrade.adapters.node_facts import NodeFacts, StackPod
 
@@ -86,8 +86,6 @@ class MigLabelAdapter:
                     blocks=False,
                 )
             )
-        # The manager ends its clients and lets them start again.
-        problems += fence_toleration.problems(facts.name, _running_clients(facts))
         return tuple(problems)
 
     def apply(self, facts: NodeFacts, target: adapter.Target) -> adapter.Outcome:

@@ -12,7 +12,6 @@ from typing import Final
 from dovetail.answer.why.evidence.gpu_platform.gpu_nodes import Component
 from dovetail.upgrade.adapters import (
     driver_pods,
-    fence_toleration,
     operator_labels,
     operator_levers,
 )
@@ -70,12 +69,6 @@ def _marks(facts: NodeFacts, lever: Lever, target: str) -> Iterator[Problem]:
             + " ".join(f"{key}=true" for key in left),
             blocks=False,
         )
-
-
-def _fence(facts: NodeFacts, lever: Lever, target: str) -> Iterator[Problem]:
-    """The driver restarts on the fenced node, and the device plugin after it."""
-    restarting = (*facts.pods_of(Component.DRIVER), *facts.pods_of(Component.DEVICE_PLUGIN))
-    yield from fence_toleration.problems(facts.name, restarting)
 
 
 def _driver(facts: NodeFacts, lever: Lever, target: str) -> Iterator[Problem]:
@@ -170,7 +163,6 @@ def _slots(facts: NodeFacts, lever: Lever, target: str) -> Iterator[Problem]:
 _CHECKS: Final[tuple[Callable[[NodeFacts, Lever, str], Iterator[Problem]], ...]] = (
     _node,
     _marks,
-    _fence,
     _driver,
     _policy,
     _slots,

@@ -35,7 +35,11 @@ class NodeView(NamedTuple):
     """One node."""
 
     name: str
-    fence: str = ""  # the upgrade that our taint on it names
+    fence: str = ""  # the upgrade whose taint or cordon stands on it
+    marks: frozenset[str] = (
+        frozenset()
+    )  # upgrades of which a taint, or the note of a cordon, is left
+    needs_cordon: bool = False  # behind a taint its own GPU stack would not start again
     rules: frozenset[str] = frozenset()  # upgrades of which a device taint rule stands for it
     covered: frozenset[str] = frozenset()  # upgrades whose rules stand for all of its pools
     pools: tuple[Pool, ...] = ()
@@ -111,6 +115,7 @@ class Readiness(NamedTuple):
     is_current: bool = False  # it has the versions already
     blocker: str = ""
     forward_only: str = ""  # why there is no way back; empty: there is one
+    previous: Versions = _NO_VERSIONS  # what it has, spelled as the installer takes it
 
 
 class Judges(NamedTuple):

@@ -20,14 +20,15 @@ class Release(NamedTuple):
 
 
 class Fence(NamedTuple):
-    """Taints a node, and the devices of these pools."""
+    """Taints a node, or cordons it, and taints the devices of these pools."""
 
     node: str
     pools: tuple[Pool, ...]
+    is_cordon: bool = False
 
 
 class Unfence(NamedTuple):
-    """Takes our own taint and rules off a node; those of others stay."""
+    """Takes our own taint or cordon and rules off a node; those of others stay."""
 
     node: str
 

@@ -83,14 +83,14 @@ def advanced(node: NodeStatus, setting: Setting) -> NodeStatus:
 
 
 def is_fence_set(view: NodeView, setting: Setting) -> bool:
-    """Whether our taint and, where they are served, our rules stand."""
+    """Whether our taint or cordon and, where they are served, our rules stand."""
     needs_rule = setting.facts.has_rules and bool(view.pools)
     return view.fence == setting.name and (not needs_rule or setting.name in view.covered)
 
 
 def is_fence_gone(view: NodeView, name: str) -> bool:
     """Whether nothing of our fence is left."""
-    return view.fence != name and name not in view.rules
+    return name not in view.marks and name not in view.rules
 
 
 def _fencing(node: NodeStatus, view: NodeView, setting: Setting) -> NodeStatus:

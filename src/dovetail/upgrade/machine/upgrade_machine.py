@@ -188,7 +188,8 @@ def _start(
 def _first(
     name: str, wave: int, ready: Readiness, facts: Facts, now: datetime.datetime
 ) -> NodeStatus:
-    node = NodeStatus(name=name, wave=wave, previous=dict(facts.nodes[name].versions))
+    previous = {**facts.nodes[name].versions, **ready.previous}
+    node = NodeStatus(name=name, wave=wave, previous=previous)
     if ready.is_current:
         return node_steps.changed(node, NodePhase.SKIPPED, now, reason="has the versions already")
     why = ready.blocker or ("" if ready.adapter else "no adapter brings it there")
@@ -519,8 +520,11 @@ def _instructions(
     if is_ended:
         return orders
     is_held = setting.is_held
-    orders += gang_drain.evictions(status, facts, upgrade.spec.drain, at.now, is_held=is_held)
-    return orders
+    evictions = gang_drain.evictions(status, facts, upgrade.spec.drain, at.now, is_held=is_held)
+    # A gang that has begun to leave is lost as a whole: nothing but a fence goes before the rest of it.
+    fences = [order for order in orders if isinstance(order, instructions.Fence)]
+    others = [order for order in orders if not isinstance(order, instructions.Fence)]
+    return [*fences, *evictions, *others]
 
 
 def _of_node(
@@ -539,7 +543,7 @@ def _of_node(
     )
     is_foreign = bool(view.fence) and view.fence != setting.name
     if keeps_fence and not is_foreign and not node_steps.is_fence_set(view, setting):
-        return [instructions.Fence(node.name, view.pools)]
+        return [instructions.Fence(node.name, view.pools, view.needs_cordon)]
     if node.phase is not NodePhase.APPLYING:
         return []
     seconds = gang_drain.seconds_since(node.since, setting.now)
