@@ -5,11 +5,13 @@ Exit code 0: done; 1: the upgrade stopped, failed nodes, or was refused (status 
 
 from __future__ import annotations
 
+import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from dovetail.ask import api_session
+from dovetail.ask.lifecycle import upgrade_asked
 from dovetail.cli import output
 from dovetail.cli.cluster import cluster_option
 from dovetail.kubetypes import codec, registry
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from dovetail.kube.http import transport
 
 UNHEALTHY: Final = 1
+PICTURES: Final = ("svg", "html")
 _BAD: Final = frozenset({Phase.STOPPED, Phase.REFUSED})
 _ENDED: Final = frozenset({Phase.COMPLETED, Phase.STOPPED, Phase.ABORTED, Phase.REFUSED})
 
@@ -32,14 +35,19 @@ _ENDED: Final = frozenset({Phase.COMPLETED, Phase.STOPPED, Phase.ABORTED, Phase.
     "-o",
     "--output",
     "form",
-    type=click.Choice(("table", "wide", "json", "yaml")),
+    type=click.Choice(("table", "wide", "json", "yaml", "svg", "html")),
     default="table",
     show_default=True,
 )
 @cluster_option.writable
 def status(*, name: str | None, form: str) -> None:
-    """Show all upgrades, or one with its waves and the nodes that are under way or failed."""
+    """Show all upgrades, or one with its waves and the nodes that are under way or failed.
+
+    -o svg and -o html draw what happened to the nodes of one upgrade over time, and the GPUs in service.
+    """
     if name is None:
+        if form in PICTURES:
+            raise output.BadInput(f"-o {form} draws one upgrade: name it")
         _show_all(form)
         return
     document = _read(_plain(name))
@@ -47,8 +55,11 @@ def status(*, name: str | None, form: str) -> None:
         output.write_object(codec.parsed(document), form)
         return
     upgrade = codec.decode_struct(StackUpgrade, document)
-    output.write_table(upgrade_table.described(upgrade, is_wide=form == "wide"))
-    if upgrade.status.phase not in _ENDED:
+    if form in PICTURES:
+        output.write_lines(_picture(upgrade, form).splitlines())
+    else:
+        output.write_table(upgrade_table.described(upgrade, is_wide=form == "wide"))
+    if upgrade.status.phase not in _ENDED and form not in PICTURES:
         verb = "resume" if upgrade.spec.paused else "pause"
         cluster_option.next_step(f"stack upgrade {verb} {upgrade.metadata.name}")
     if upgrade.status.phase in _BAD:
@@ -80,6 +91,16 @@ def abort(*, name: str) -> None:
     Nodes that failed stay fenced. An aborted upgrade cannot be resumed.
     """
     _change(_plain(name), {"aborted": True}, "aborted")
+
+
+def _picture(upgrade: StackUpgrade, form: str) -> str:
+    from dovetail.tables.stack import upgrade_items, upgrade_picture
+
+    now = datetime.datetime.now(datetime.UTC)
+    item = upgrade_items.item_of(upgrade, upgrade_asked.gpus_of_nodes(cluster_option.chosen()), now)
+    if form == "svg":
+        return upgrade_picture.svg(item, now)
+    return upgrade_picture.page(item, now, upgrade_table.described(upgrade, is_wide=True))
 
 
 def _show_all(form: str) -> None:
