@@ -156,6 +156,11 @@ class StackCluster:
             self.wave(3, "Running", 9.0),
             {"number": 4, "state": "Waiting"},
         ]
+        conditions = [
+            {"type": "Degraded", "status": "True", "reason": "Failures"},
+            {"type": "Completed", "status": "False", "reason": "Progressing"},
+        ]
+        conditions[0]["message"] = "h100-2 failed"
         drain = {"gang": "research/llama", "pods": ["a", "b"], "since": self.at(6.0)}
         status = {
             "phase": "Progressing",
@@ -167,6 +172,7 @@ class StackCluster:
             "progress": "2/8",
             "nodes": nodes,
             "waves": waves,
+            "conditions": conditions,
             "drain": drain | {"isEvicting": True},
         }
         given = {"waves": {"maxUnavailable": "50%"}, "stop": {"failures": 3}} | spec

@@ -51,7 +51,7 @@ def _row(page: sync_api.Page, node: str) -> sync_api.Locator:
 @pytest.mark.parametrize(
     ("address", "texts"),
     [
-        ("/upgrades", ("A wave stopped", "XID 79", "By hand: 1 node", "research/llama")),
+        ("/upgrades", ("A wave stopped", "XID 79", "By hand: 1 node", "Degraded (h100-2 failed)")),
         ("/stack", ("Skew", "driver loaded 570.211.01", "Unknown", "containerd 1.7.28")),
     ],
 )

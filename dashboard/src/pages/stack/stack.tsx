@@ -90,7 +90,7 @@ function columnsOf(stack: Stack): Column<StackRow>[] {
   return [
     { id: "pool", title: "Pool", value: ({ pool }) => pool, width: 90 },
     { id: "nodes", title: "Nodes", value: ({ nodes }) => nodes.length, width: 125, cell: ({ nodes }) => <Nodes names={nodes} /> },
-    { id: "gpu", title: "GPU", value: ({ gpu }) => shown(gpu), width: 185, cell: (row) => (row.hasGpu ? <span title={shown(row.gpu)}>{`${number(row.gpus)} × ${shown(row.gpu)}`}</span> : <span class="dim">none</span>) },
+    { id: "gpu", title: "GPU", value: ({ gpu }) => shown(gpu), width: 185, cell: (row) => (row.hasGpu ? <span title={shown(row.gpu)}>{`${number(row.gpus)} × ${shown(row.gpu).replace(/^NVIDIA /, "")}`}</span> : <span class="dim">none</span>) },
     ...TITLES.map(({ name, title, width, isOptional }) => ({
       id: name,
       title,

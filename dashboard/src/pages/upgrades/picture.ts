@@ -17,7 +17,7 @@ export interface Bar {
 
 const MINUTE = 60_000;
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10_080].map((minutes) => minutes * MINUTE);
-const SHORTEST = 5 * MINUTE;
+const SHORTEST = 2 * MINUTE;
 const ROOM = 0.03; // beyond the last time
 /** Phases that are over for the node: they last, but are no work on it. */
 const ENDS: ReadonlySet<NodePhase> = new Set(["Done", "RolledBack", "Skipped", "Waiting"]);

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { getAll } from "../../api/client.ts";
 import { useResource } from "../../api/resource.ts";
-import type { Page, Upgrade } from "../../api/types.ts";
+import type { Page, Upgrade, UpgradeCondition } from "../../api/types.ts";
 import { param, setQuery } from "../../app/router.ts";
 import { Code } from "../../ui/copy.tsx";
 import { Head, Panel } from "../../ui/controls.tsx";
@@ -146,12 +146,27 @@ function Facts({ upgrade }: { upgrade: Upgrade }) {
         {upgrade.reversibility && <span class="dim">: {upgrade.reversibility}</span>}
       </Fact>
       <Fact name="Installs">{upgrade.adapter || <span class="dim">no adapter chosen yet</span>}</Fact>
-      {upgrade.conditions.map((condition) => (
-        <Fact key={condition.type} name={condition.type}>
-          {condition.status} <span class="dim">{[condition.reason, condition.message].filter(Boolean).join(": ")}</span>
-        </Fact>
-      ))}
+      {upgrade.conditions.length > 0 && <Conditions conditions={upgrade.conditions} />}
     </dl>
+  );
+}
+
+/** Those that hold, with their message where it says more than the reason of the upgrade. */
+function Conditions({ conditions }: { conditions: readonly UpgradeCondition[] }) {
+  const all = conditions.map(({ type, status, reason }) => `${type} ${status}: ${reason}`).join("\n");
+  const held = conditions.filter(({ status }) => status === "True");
+  return (
+    <Fact name="Conditions">
+      <span title={all}>
+        {held.length === 0 && <span class="dim">none holds</span>}
+        {held.map(({ type, reason, message }, index) => (
+          <span key={type}>
+            {index > 0 && ", "}
+            {type} {(message || reason !== type) && <span class="dim">({message || reason})</span>}
+          </span>
+        ))}
+      </span>
+    </Fact>
   );
 }
 

@@ -328,7 +328,9 @@ def _estimate(upgrade: StackUpgrade, waves: tuple[UpgradeWave, ...], now: Instan
         end = max([end, *(begin + each for begin in begins)])
         if wave.is_canary:
             end = max(end, (wave.finished_at or end) + watch)
-    source = f"median of {len(took)} nodes that are done" if took else "of its spec"
+    source = f"the median of {len(took)} nodes that are done" if took else "by its spec"
+    if len(took) == 1:
+        source = "as the node that is done"
     minutes = max(1, round(seconds / 60))
     count = f"{len(left)} wave" if len(left) == 1 else f"{len(left)} waves"
     return _Estimate(end, f"{count} left, {minutes} min each, {source}")
