@@ -15,8 +15,10 @@ const FOLDED_FROM = 12; // nodes of a wave that is not under way
 const MOST_NODES = 200; // of a wave, at once
 const EDGE = 6; // per cent, where the text of a tick would reach into the next column
 
-export function Chart({ upgrade }: { upgrade: Upgrade }) {
-  const moment = upgrade.finishedAt ? Date.parse(upgrade.finishedAt) : now.value.getTime();
+/** `asOf` is the time of a snapshot; null: the page is live. */
+export function Chart({ upgrade, asOf }: { upgrade: Upgrade; asOf: string | null }) {
+  const present = asOf ? Date.parse(asOf) : now.value.getTime();
+  const moment = upgrade.finishedAt ? Date.parse(upgrade.finishedAt) : present;
   const range = rangeOf(upgrade, moment);
   const ticks = ticksOf(range, MOST_TICKS, now.value.getTimezoneOffset());
   const frame: Frame = { range, ticks, moment, isOver: upgrade.isEnded };
@@ -118,7 +120,7 @@ function Wave({ wave, before, frame }: { wave: UpgradeWave; before: UpgradeWave 
       {isOpen && wave.nodes.length > MOST_NODES && (
         <tr>
           <td colSpan={4} class="dim">
-            and {counted(wave.nodes.length - MOST_NODES, "more node")}: the CSV of the list has all
+            and {counted(wave.nodes.length - MOST_NODES, "more node")}: the JSON of the list has all
           </td>
         </tr>
       )}

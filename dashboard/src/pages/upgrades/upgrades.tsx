@@ -4,6 +4,7 @@ import { getAll } from "../../api/client.ts";
 import { useResource } from "../../api/resource.ts";
 import type { Page, Upgrade, UpgradeCondition } from "../../api/types.ts";
 import { param, setQuery } from "../../app/router.ts";
+import { session } from "../../app/session.ts";
 import { Code } from "../../ui/copy.tsx";
 import { Head, Panel } from "../../ui/controls.tsx";
 import { counted, number } from "../../ui/format.ts";
@@ -37,7 +38,7 @@ export function UpgradesPage() {
         {shown && <Control key={shown.name} upgrade={shown} />}
       </Head>
       <Loaded of={upgrades} what="upgrades">
-        {() => (shown ? <View items={items} shown={shown} /> : <None />)}
+        {({ asOf }) => (shown ? <View items={items} shown={shown} asOf={session.value?.isLive === false ? asOf : null} /> : <None />)}
       </Loaded>
       <HealingPanel />
     </div>
@@ -55,7 +56,7 @@ function None() {
   );
 }
 
-function View({ items, shown }: { items: readonly Upgrade[]; shown: Upgrade }) {
+function View({ items, shown, asOf }: { items: readonly Upgrade[]; shown: Upgrade; asOf: string | null }) {
   const nodes = shown.waves.flatMap((wave) => wave.nodes);
   const manual = byHandOf(nodes);
   return (
@@ -80,7 +81,7 @@ function View({ items, shown }: { items: readonly Upgrade[]; shown: Upgrade }) {
         tools={<PhaseMark name={shown.phase} />}
       >
         <Facts upgrade={shown} />
-        {nodes.length > 0 && <Chart upgrade={shown} />}
+        {nodes.length > 0 && <Chart key={shown.name} upgrade={shown} asOf={asOf} />}
       </Panel>
       {manual.length > 0 && (
         <Panel title={`By hand: ${counted(manual.reduce((sum, group) => sum + group.nodes.length, 0), "node")}`} className="by-hand">
