@@ -777,7 +777,13 @@ export interface Fact {
 
 export type StackFact = "gpu" | "driverLoaded" | "driverDesired" | "driverTemplate" | "cuda" | "toolkit" | "runtime" | "kubelet" | "kernel" | "os" | "mig" | "migManager" | "draDriver" | "upgrade";
 
-export type StackRow = { pool: string; nodes: string[]; gpus: number; hasGpu: boolean } & Record<StackFact, Fact>;
+export type NodeStack = { node: string; pool: string; gpus: number } & Record<StackFact, Fact>;
+
+/** Nodes of a pool that have the same stack. */
+export interface StackRow {
+  nodes: string[];
+  stack: NodeStack;
+}
 
 export interface Stack {
   asOf: Instant;

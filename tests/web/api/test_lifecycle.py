@@ -124,7 +124,7 @@ def test_upgrades_need_the_right_to_list_them_and_nodes_one_of_their_own() -> No
 
 def test_the_stack_joins_nodes_with_the_same_versions_and_marks_skew() -> None:
     stack = _ask("/stack")
-    rows = {row.nodes: row for row in stack.rows}
+    rows = {row.nodes: row.stack for row in stack.rows}
     assert rows[("a100-0", "a100-1")].gpus == 4
     assert str(rows[("h100-0",)].driver_loaded) == stack_clusters.NEW
     assert str(rows[("h100-0",)].driver_desired) == stack_clusters.NEW
@@ -139,7 +139,7 @@ def test_the_stack_joins_nodes_with_the_same_versions_and_marks_skew() -> None:
 
 def test_what_only_hidden_objects_show_is_unknown_and_the_kinds_are_named() -> None:
     stack = _ask("/stack", _may(registry.NODE))
-    (row,) = [row for row in stack.rows if row.nodes == ("h100-0",)]
+    (row,) = [row.stack for row in stack.rows if row.nodes == ("h100-0",)]
     assert str(row.driver_loaded) == stack_clusters.NEW  # a label of the node
     assert not row.driver_desired.is_known
     assert stack.objects == ()

@@ -29,7 +29,7 @@ export function StackPage() {
     <div class="page">
       <Head title="Stack" about={data ? <About stack={data} /> : "Versions from Kubernetes down to CUDA"}>
         <Search label="Pool, node, version" />
-        <Choice name="pool" label="Pool" any="all" options={distinct((data?.rows ?? []).map(({ pool }) => pool))} />
+        <Choice name="pool" label="Pool" any="all" options={distinct((data?.rows ?? []).map((row) => row.stack.pool))} />
       </Head>
       <Loaded of={stack} what="the stack">
         {(answer) => <View stack={answer} />}
@@ -50,13 +50,13 @@ function About({ stack }: { stack: Stack }) {
 function View({ stack }: { stack: Stack }) {
   const pool = param("pool");
   const words = param("text").toLowerCase();
-  const rows = stack.rows.filter((row) => (!pool || row.pool === pool) && textOf(row).includes(words));
+  const rows = stack.rows.filter((row) => (!pool || row.stack.pool === pool) && textOf(row).includes(words));
   if (!stack.rows.length) return <Empty title="The cluster has no nodes" />;
   const isDrifting = stack.rows.some(isOther);
   return (
     <>
       {(stack.skew.length > 0 || isDrifting) && <SkewPanel stack={stack} />}
-      <Table label="Stack by pool" rows={rows} columns={columnsOf(stack)} keyOf={(row) => `${row.pool} ${row.nodes[0] ?? ""}`} file="stack" maxHeight={520} />
+      <Table label="Stack by pool" rows={rows} columns={columnsOf(stack)} keyOf={(row) => `${row.stack.pool} ${row.nodes[0] ?? ""}`} file="stack" maxHeight={520} />
       {stack.notListed.length > 0 && (
         <p class="dim">
           You may not list {stack.notListed.join(", ")} everywhere: what only they show is unknown here.
@@ -86,32 +86,32 @@ function View({ stack }: { stack: Stack }) {
 
 function columnsOf(stack: Stack): Column<StackRow>[] {
   const skewed = new Set(stack.skew.map(({ pool, gpu, fact }) => `${pool} ${gpu} ${fact}`));
-  const isSkewed = (row: StackRow, name: StackFact) => skewed.has(`${row.pool} ${shown(row.gpu)} ${spaced(name)}`);
+  const isSkewed = (row: StackRow, name: StackFact) => skewed.has(`${row.stack.pool} ${shown(row.stack.gpu)} ${spaced(name)}`);
   return [
-    { id: "pool", title: "Pool", value: ({ pool }) => pool, width: 90 },
+    { id: "pool", title: "Pool", value: ({ stack: { pool } }) => pool, width: 90 },
     { id: "nodes", title: "Nodes", value: ({ nodes }) => nodes.length, width: 125, cell: ({ nodes }) => <Nodes names={nodes} /> },
-    { id: "gpu", title: "GPU", value: ({ gpu }) => shown(gpu), width: 185, cell: (row) => (row.hasGpu ? <span title={shown(row.gpu)}>{`${number(row.gpus)} × ${shown(row.gpu).replace(/^NVIDIA /, "")}`}</span> : <span class="dim">none</span>) },
+    { id: "gpu", title: "GPU", value: (row) => shown(row.stack.gpu), width: 185, cell: (row) => <Gpus row={row} /> },
     ...TITLES.map(({ name, title, width, isOptional }) => ({
       id: name,
       title,
       width,
       ...(isOptional ? { isOptional } : {}),
-      value: (row: StackRow) => shown(row[name]),
-      cell: (row: StackRow) => <Value fact={row[name]} mark={markOf(row, name, isSkewed(row, name))} />,
+      value: (row: StackRow) => shown(row.stack[name]),
+      cell: (row: StackRow) => <Value fact={row.stack[name]} mark={markOf(row, name, isSkewed(row, name))} />,
     })),
   ];
 }
 
 /** Why a value deserves a look; empty where it does not. */
 function markOf(row: StackRow, name: StackFact, isSkewed: boolean): string {
-  const fact = row[name];
+  const fact = row.stack[name];
   if (fact.differs) return fact.differs;
-  if (name === "driverLoaded" && isOther(row)) return `desired is ${shown(row.driverDesired)}`;
+  if (name === "driverLoaded" && isOther(row)) return `desired is ${shown(row.stack.driverDesired)}`;
   return isSkewed ? "other nodes of the pool have another" : "";
 }
 
 /** Whether the loaded driver is another one than the operator's object wants. */
-function isOther({ driverLoaded, driverDesired }: StackRow): boolean {
+function isOther({ stack: { driverLoaded, driverDesired } }: StackRow): boolean {
   const isKnown = ({ value }: Fact) => Boolean(value) && value !== "none";
   return isKnown(driverLoaded) && isKnown(driverDesired) && driverLoaded.value !== driverDesired.value;
 }
@@ -136,6 +136,11 @@ function Value({ fact, mark = "" }: { fact: Fact; mark?: string }) {
   );
 }
 
+function Gpus({ row: { stack } }: { row: StackRow }) {
+  if (stack.gpu.value === "none") return <span class="dim">none</span>;
+  return <span title={shown(stack.gpu)}>{`${number(stack.gpus)} × ${shown(stack.gpu).replace(/^NVIDIA /, "")}`}</span>;
+}
+
 function Nodes({ names }: { names: readonly string[] }) {
   const [first] = names;
   if (!first) return null;
@@ -151,9 +156,9 @@ function Nodes({ names }: { names: readonly string[] }) {
 function SkewPanel({ stack }: { stack: Stack }) {
   const drifting = new Map<string, { pool: string; text: string; nodes: number }>();
   for (const row of stack.rows.filter(isOther)) {
-    const text = `driver ${shown(row.driverLoaded)} loaded; desired is ${shown(row.driverDesired)}`;
-    const known = drifting.get(`${row.pool} ${text}`) ?? { pool: row.pool, text, nodes: 0 };
-    drifting.set(`${row.pool} ${text}`, { ...known, nodes: known.nodes + row.nodes.length });
+    const text = `driver ${shown(row.stack.driverLoaded)} loaded; desired is ${shown(row.stack.driverDesired)}`;
+    const known = drifting.get(`${row.stack.pool} ${text}`) ?? { pool: row.stack.pool, text, nodes: 0 };
+    drifting.set(`${row.stack.pool} ${text}`, { ...known, nodes: known.nodes + row.nodes.length });
   }
   return (
     <Panel title="Skew">
@@ -249,6 +254,6 @@ function spaced(name: string): string {
 }
 
 function textOf(row: StackRow): string {
-  const facts = [row.gpu, ...TITLES.map(({ name }) => row[name])].map(shown);
-  return [row.pool, ...row.nodes, ...facts].join(" ").toLowerCase();
+  const facts = [row.stack.gpu, ...TITLES.map(({ name }) => row.stack[name])].map(shown);
+  return [row.stack.pool, ...row.nodes, ...facts].join(" ").toLowerCase();
 }

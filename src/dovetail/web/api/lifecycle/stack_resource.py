@@ -37,27 +37,11 @@ _KINDS: Final = (registry.NODE, registry.POD, registry.SLICE, *gpu_stack_kinds.A
 _SINGLE: Final = 1
 
 
-class StackRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Nodes of a pool that have the same stack."""
+class StackRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes of a pool that have the same stack, and that of the first of them."""
 
-    pool: str
     nodes: tuple[str, ...]
-    gpus: int  # of one node
-    has_gpu: bool
-    gpu: Fact
-    driver_loaded: Fact
-    driver_desired: Fact
-    driver_template: Fact
-    cuda: Fact
-    toolkit: Fact
-    runtime: Fact
-    kubelet: Fact
-    kernel: Fact
-    os: Fact
-    mig: Fact
-    mig_manager: Fact
-    dra_driver: Fact
-    upgrade: Fact
+    stack: NodeStack
 
 
 class Skew(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,15 +128,7 @@ def skew_of(stacks: Iterable[NodeStack]) -> list[Skew]:
 
 
 def _row(members: list[NodeStack]) -> StackRow:
-    first = members[0]
-    facts = first.facts()
-    return StackRow(
-        pool=first.pool,
-        nodes=tuple(stack.node for stack in members),
-        gpus=first.gpus,
-        has_gpu=first.has_gpu,
-        **{name: fact for name, fact in facts.items() if name in StackRow.__struct_fields__},
-    )
+    return StackRow(nodes=tuple(stack.node for stack in members), stack=members[0])
 
 
 ENDPOINTS = (
