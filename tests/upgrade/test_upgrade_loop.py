@@ -7,10 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from dovetail import timestamps
 from dovetail.kubetypes import registry
-from dovetail.kubetypes.custom.stack_upgrades import NodePhase, Phase
-from dovetail.tables.stack import upgrade_items
+from dovetail.kubetypes.custom.stack_upgrades import Phase
 from tests.upgrade.simulated_upgrade import NEW, OLD, SimulatedUpgrade, in_phase
 
 
@@ -24,30 +22,6 @@ def test_all_nodes_get_the_driver_and_no_fence_is_left() -> None:
     assert rig.fences() == {}
     assert rig.api.all(registry.TAINT_RULE) == []
     assert rig.upgrade.status.progress == "3/3"
-
-
-@pytest.mark.parametrize("rollback", ["Never", "FailedNodes", "AllNodes"])
-def test_the_status_says_which_phases_each_node_went_through(rollback: str) -> None:
-    policy = {"maxUnavailable": "50%", "parallel": 2}
-    stop = {"failures": 1}
-    rig = SimulatedUpgrade(nodes=4, spec={"waves": policy, "rollback": rollback, "stop": stop})
-    rig.run_gang("train", "gpu-1", "gpu-3")
-    rig.bad = {"gpu-2"}
-    rig.run()
-    for node in rig.upgrade.status.nodes:
-        spans = upgrade_items.spans_of(node)
-        phases = [span.phase for span in spans if span.start != span.end]
-        if not spans:
-            assert node.phase is NodePhase.SKIPPED
-            continue
-        assert phases[0] == "Fencing"
-        assert phases[-1] == str(node.phase)
-        assert "Applying" in phases
-        starts = [timestamps.to_text(span.start) for span in spans]
-        assert node.started_at in starts
-        assert starts == sorted(starts)
-        if node.is_going_back:
-            assert phases.count("Applying") == 2
 
 
 def test_a_failed_canary_stops_the_upgrade_and_stays_fenced() -> None:

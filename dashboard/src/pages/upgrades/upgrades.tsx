@@ -75,7 +75,7 @@ function View({ items, shown, asOf }: { items: readonly Upgrade[]; shown: Upgrad
       <Panel
         title={
           <>
-            {shown.name} <span class="dim">to {shown.to.replaceAll(",", ", ")}</span>
+            {shown.name} {shown.to && <span class="dim">to {shown.to.replaceAll(",", ", ")}</span>}
           </>
         }
         tools={<PhaseMark name={shown.phase} />}

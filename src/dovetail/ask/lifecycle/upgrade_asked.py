@@ -1,14 +1,13 @@
 """Reads what people ask an upgrade for: a policy file, labels and versions, as the spec of a StackUpgrade.
 
-Given texts; and for pictures of upgrades, the cluster whose GPUs are counted. Raises InputError naming the field that
-is wrong. Never changes a cluster.
+Given texts. Raises InputError naming the field that is wrong. Never changes a cluster.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import yaml
@@ -16,15 +15,9 @@ import yaml
 from dovetail import errors
 from dovetail.answer.drain import drain_filters
 from dovetail.answer.rollout import rollout_answer, rollout_policy
-from dovetail.answer.stack import stack_inventory
-from dovetail.ask import cluster_view
 from dovetail.files import bounded_files
-from dovetail.kubetypes import meta, object_set, registry
+from dovetail.kubetypes import meta
 from dovetail.kubetypes.custom import stack_upgrades
-from dovetail.ports import failures
-
-if TYPE_CHECKING:
-    from dovetail.boot import cluster_choice
 
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _FIELDS: Final = ("adapter", "nodeSelector", "waves", "drain", "stop", "rollback")
@@ -90,16 +83,6 @@ def with_waves(
     planned = [stack_upgrades.PlannedWave(nodes=tuple(wave.nodes)) for wave in plan.waves]
     waves = msgspec.structs.replace(spec.waves, planned=tuple(planned))
     return msgspec.structs.replace(spec, waves=waves)
-
-
-def gpus_of_nodes(choice: cluster_choice.Choice) -> dict[str, int]:
-    """How many GPUs each node of a cluster has; nothing where its nodes may not be listed."""
-    reads = [object_set.Read(registry.NODE), object_set.Read(registry.SLICE, is_optional=True)]
-    try:
-        seen = cluster_view.of_cluster(choice, reads)
-    except failures.Refused:
-        return {}
-    return {stack.node: stack.gpus for stack in stack_inventory.of_nodes(seen.objects).nodes}
 
 
 def _policy_tree(path: str) -> dict[str, Any]:

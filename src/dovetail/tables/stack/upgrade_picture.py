@@ -77,7 +77,8 @@ def page(item: UpgradeItem, now: datetime.datetime, lines: Iterable[str]) -> str
 def title_of(item: UpgradeItem) -> str:
     """The upgrade in a sentence."""
     reason = f": {item.reason}" if item.reason else ""
-    return f"{item.name} to {item.to}: {item.phase}{reason}; {item.done} of {item.nodes} nodes done"
+    versions = f" to {item.to}" if item.to else ""
+    return f"{item.name}{versions}: {item.phase}{reason}; {item.done} of {item.nodes} nodes done"
 
 
 def _scale(item: UpgradeItem, until: datetime.datetime) -> Scale:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from dovetail.ask import api_session
-from dovetail.ask.lifecycle import upgrade_asked
+from dovetail.ask.lifecycle import stack_asked
 from dovetail.cli import output
 from dovetail.cli.cluster import cluster_option
 from dovetail.kubetypes import codec, registry
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dovetail.kube.http import transport
 
 UNHEALTHY: Final = 1
-PICTURES: Final = ("svg", "html")
+PICTURES: Final = ("svg", "html")  # of one upgrade
 _BAD: Final = frozenset({Phase.STOPPED, Phase.REFUSED})
 _ENDED: Final = frozenset({Phase.COMPLETED, Phase.STOPPED, Phase.ABORTED, Phase.REFUSED})
 
@@ -35,7 +35,7 @@ _ENDED: Final = frozenset({Phase.COMPLETED, Phase.STOPPED, Phase.ABORTED, Phase.
     "-o",
     "--output",
     "form",
-    type=click.Choice(("table", "wide", "json", "yaml", "svg", "html")),
+    type=click.Choice(("table", "wide", "json", "yaml", *PICTURES)),
     default="table",
     show_default=True,
 )
@@ -46,20 +46,18 @@ def status(*, name: str | None, form: str) -> None:
     -o svg and -o html draw what happened to the nodes of one upgrade over time, and the GPUs in service.
     """
     if name is None:
-        if form in PICTURES:
-            raise output.BadInput(f"-o {form} draws one upgrade: name it")
         _show_all(form)
         return
     document = _read(_plain(name))
+    if form in PICTURES:
+        _draw(codec.decode_struct(StackUpgrade, document), form)
+        return
     if form in ("json", "yaml"):
         output.write_object(codec.parsed(document), form)
         return
     upgrade = codec.decode_struct(StackUpgrade, document)
-    if form in PICTURES:
-        output.write_lines(_picture(upgrade, form).splitlines())
-    else:
-        output.write_table(upgrade_table.described(upgrade, is_wide=form == "wide"))
-    if upgrade.status.phase not in _ENDED and form not in PICTURES:
+    output.write_table(upgrade_table.described(upgrade, is_wide=form == "wide"))
+    if upgrade.status.phase not in _ENDED:
         verb = "resume" if upgrade.spec.paused else "pause"
         cluster_option.next_step(f"stack upgrade {verb} {upgrade.metadata.name}")
     if upgrade.status.phase in _BAD:
@@ -93,18 +91,27 @@ def abort(*, name: str) -> None:
     _change(_plain(name), {"aborted": True}, "aborted")
 
 
-def _picture(upgrade: StackUpgrade, form: str) -> str:
+def _draw(upgrade: StackUpgrade, form: str) -> None:
     from dovetail.tables.stack import upgrade_items, upgrade_picture
 
     now = datetime.datetime.now(datetime.UTC)
-    item = upgrade_items.item_of(upgrade, upgrade_asked.gpus_of_nodes(cluster_option.chosen()), now)
+    gpus = stack_asked.gpus_of_nodes(cluster_option.chosen())
+    item = upgrade_items.item_of(upgrade, gpus, now)
     if form == "svg":
-        return upgrade_picture.svg(item, now)
-    return upgrade_picture.page(item, now, upgrade_table.described(upgrade, is_wide=True))
+        picture = upgrade_picture.svg(item, now)
+    else:
+        lines = upgrade_table.described(upgrade, is_wide=True)
+        picture = upgrade_picture.page(item, now, lines)
+    output.write_lines(picture.splitlines())
+    if upgrade.status.phase in _BAD:
+        raise click.exceptions.Exit(UNHEALTHY)
 
 
 def _show_all(form: str) -> None:
     from dovetail.kube import client
+
+    if form in PICTURES:
+        raise output.BadInput(f"-o {form} draws one upgrade: name it")
 
     async def listed(over: transport.Transport) -> list[bytes]:
         documents, _ = await client.list_documents(over, registry.STACK_UPGRADE)
