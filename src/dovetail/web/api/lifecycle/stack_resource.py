@@ -34,7 +34,6 @@ COMPARED: Final = (
     "dra_driver",
 )
 _KINDS: Final = (registry.NODE, registry.POD, registry.SLICE, *gpu_stack_kinds.ALL)
-_SINGLE: Final = 1
 
 
 class StackRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +119,7 @@ def skew_of(stacks: Iterable[NodeStack]) -> list[Skew]:
         for name in COMPARED:
             facts: list[Fact] = [getattr(stack, name) for stack in members]
             values = Counter(fact.value for fact in facts if fact.is_known)
-            if len(values) > _SINGLE:
+            if len(values) > 1:
                 ordered = dict(sorted(values.items(), key=lambda item: (-item[1], item[0])))
                 words = name.replace("_", " ")
                 differing.append(Skew(pool=pool, gpu=gpu, fact=words, values=ordered))
