@@ -329,6 +329,61 @@ def test_a_write_is_the_users_own() -> None:
     asyncio.run(main())
 
 
+def test_an_upgrade_is_shown_and_aborted_by_those_who_may() -> None:
+    """Both users see it; the cluster lets one of them change it."""
+    scene = cluster_users.scene()
+    bob = scene.token_of(scene.mine, "bob")
+    definitions = [
+        item
+        for item in build.of_kind(build.objects(), "CustomResourceDefinition")
+        if item["spec"]["names"]["kind"] == "StackUpgrade"
+    ]
+    cluster.apply(scene.plane, definitions)
+    name = f"roll-{scene.mine}"[:60]
+    cluster.kubectl(
+        scene.plane, "wait", "--for=condition=Established", "crd/stackupgrades.dovetail.dev"
+    )
+    kind = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "StackUpgrade"}
+    upgrade = kind | {"metadata": {"name": name}, "spec": {"to": {"driver": "1"}, "paused": True}}
+    cluster.apply(scene.plane, [upgrade])
+    for user, verbs in (("alice", "list,patch"), ("bob", "list")):
+        role, subject = f"{name}-{user}", f"--serviceaccount={scene.mine}:{user}"
+        rule = (f"--verb={verbs}", "--resource=stackupgrades.dovetail.dev")
+        cluster.kubectl(scene.plane, "create", "clusterrole", role, *rule)
+        binding = ("create", "clusterrolebinding", role, f"--clusterrole={role}", subject)
+        cluster.kubectl(scene.plane, *binding)
+
+    async def main() -> None:
+        given = api_endpoints.all_endpoints()
+        async with _dashboard(scene, given=given, allow_writes=True) as client:
+
+            async def seen(token: str) -> set[str]:
+                answer = await client.get("/api/v1/upgrades", token=token)
+                return {item["name"] for item in answer.tree["items"] if item["isAborted"] is False}
+
+            async def abort(token: str) -> int:
+                patch = {"object": kind | {"name": name}, "merge": {"spec": {"aborted": True}}}
+                answer = await client.ask(
+                    "POST", "/api/v1/fixes", token=token, headers=CONFIRMED, body=[patch]
+                )
+                return answer.status
+
+            async def is_aborted() -> bool:
+                return name not in await seen(bob)
+
+            assert name in await seen(bob)
+            assert await abort(bob) == 403
+            assert await abort(scene.token) == 200
+            await waiting.until(is_aborted, "the upgrade to be aborted")
+            stranger = await client.get("/api/v1/upgrades", token=scene.token_of(scene.theirs, "c"))
+            assert stranger.status == 403
+
+    try:
+        asyncio.run(main())
+    finally:
+        cluster.kubectl(scene.plane, "delete", "crd", "stackupgrades.dovetail.dev")
+
+
 def test_the_rights_of_the_chart_are_enough_and_secrets_stay_closed() -> None:
     scene = cluster_users.scene()
     release = chart.Release(f"dash-{scene.mine}", scene.mine)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dovetail.kubetypes import registry
 from dovetail.sim.server.api_server import SimApi
 from tests.support import waiting
 from tests.web.serving_dashboards import CONFIRMED, Answer, Client, pod, story
@@ -140,3 +141,37 @@ def test_work_is_submitted_as_a_whole_or_not_at_all() -> None:
         assert broken.tree["field"] == "manifest"
 
     story(tell, allow_writes=True)
+
+
+def test_an_upgrade_is_paused_and_the_operators_objects_are_left_alone() -> None:
+    async def tell(client: Client, api: SimApi) -> None:
+        upgrade = {
+            "apiVersion": registry.STACK_UPGRADE.api_version,
+            "kind": registry.STACK_UPGRADE.name,
+            "metadata": {"name": "roll"},
+            "spec": {"to": {"driver": "595.91.07"}},
+        }
+        api.put(upgrade)
+        ref = {"apiVersion": upgrade["apiVersion"], "kind": upgrade["kind"], "name": "roll"}
+        answer = await _fix(client, {"object": ref, "merge": {"spec": {"paused": True}}})
+        assert answer.status == 200, answer.body
+        assert answer.tree["changed"] == ["changed StackUpgrade roll"]
+        assert api.find(registry.STACK_UPGRADE, "roll").spec.paused
+
+        operator = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "name": "a"}
+        refused = await _fix(client, {"object": operator, "merge": {"spec": {}}})
+        assert refused.status == 403
+        assert "writes no ClusterPolicy" in refused.tree["detail"]
+
+    story(tell, allow_writes=True)
+
+
+def test_an_upgrade_stays_as_it_is_without_the_right_to_write() -> None:
+    async def tell(client: Client, api: SimApi) -> None:
+        kind = registry.STACK_UPGRADE
+        ref = {"apiVersion": kind.api_version, "kind": kind.name, "name": "roll"}
+        answer = await _fix(client, {"object": ref, "merge": {"spec": {"aborted": True}}})
+        assert answer.status == 403
+        assert answer.tree["next"] == "start it with --allow-writes"
+
+    story(tell)

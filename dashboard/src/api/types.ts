@@ -696,3 +696,117 @@ export interface Utilisation {
   steps: UtilisationStep[];
   notes: Note[];
 }
+
+// --- the GPU stack
+
+export type UpgradePhase = "Pending" | "Progressing" | "Paused" | "RollingBack" | "Aborting" | "Completed" | "Stopped" | "Aborted" | "Refused";
+export type NodePhase = "Waiting" | "Fencing" | "Draining" | "Applying" | "Validating" | "Unfencing" | "Done" | "RolledBack" | "Failed" | "Skipped" | "NotRecorded";
+
+export interface PhaseSpan {
+  phase: NodePhase;
+  start: Instant;
+  end: Instant | null; // null: it lasts
+}
+
+export interface UpgradeNode {
+  name: string;
+  phase: NodePhase;
+  since: Instant | null;
+  reason: string;
+  startedAt: Instant | null;
+  finishedAt: Instant | null;
+  gpus: number;
+  isOutOfService: boolean;
+  isGoingBack: boolean;
+  failure: string;
+  byHand: string[];
+  spans: PhaseSpan[];
+}
+
+export interface UpgradeWave {
+  number: number;
+  isCanary: boolean;
+  state: "Waiting" | "Running" | "Watching" | "Done" | "Stopped";
+  reason: string;
+  startedAt: Instant | null;
+  finishedAt: Instant | null;
+  nodes: UpgradeNode[];
+}
+
+export interface UpgradeCondition {
+  type: string;
+  status: string;
+  reason: string;
+  message: string;
+  since: Instant | null;
+}
+
+export interface Upgrade {
+  name: string;
+  phase: UpgradePhase;
+  reason: string;
+  to: string; // driver=595.91.07,toolkit=1.19.0
+  done: number;
+  nodes: number;
+  phases: Record<string, number>; // nodes by phase
+  created: Instant | null;
+  startedAt: Instant | null;
+  expectedEnd: Instant | null;
+  expectation: string;
+  finishedAt: Instant | null;
+  isEnded: boolean;
+  isPaused: boolean;
+  isAborted: boolean;
+  adapter: string;
+  isReversible: boolean | null; // null: not decided yet
+  reversibility: string;
+  gpus: number;
+  drain: { gang: string; pods: number; since: Instant | null; isEvicting: boolean } | null;
+  conditions: UpgradeCondition[];
+  inService: { at: Instant; gpus: number }[];
+  waves: UpgradeWave[];
+}
+
+/** A value and where it is known from; or, without a value, why it is not known. */
+export interface Fact {
+  value?: string;
+  source?: string;
+  unknown?: string;
+  differs?: string;
+}
+
+export type StackFact = "gpu" | "driverLoaded" | "driverDesired" | "driverTemplate" | "cuda" | "toolkit" | "runtime" | "kubelet" | "kernel" | "os" | "mig" | "migManager" | "draDriver" | "upgrade";
+
+export type NodeStack = { node: string; pool: string; gpus: number } & Record<StackFact, Fact>;
+
+/** Nodes of a pool that have the same stack. */
+export interface StackRow {
+  nodes: string[];
+  stack: NodeStack;
+}
+
+export interface Stack {
+  asOf: Instant;
+  version: number;
+  kubernetes: Fact;
+  operator: Fact;
+  objects: { kind: string; name: string; driver: Fact; state: Fact }[];
+  rows: StackRow[];
+  skew: { pool: string; gpu: string; fact: string; values: Record<string, number> }[];
+  unknown: { fact: string; count: number; of: string; why: string; example: string }[];
+  notListed: string[];
+  problems: string[];
+}
+
+export interface Healing {
+  node: string;
+  phase: "idle" | "draining" | "requested" | "unreadable";
+  remedy: string;
+  gpus: string[];
+  fault: string;
+  began: Instant | null;
+  requested: Instant | null;
+  tries: number;
+  reason: string;
+  attempts: { remedy: string; gpus: string[]; began: Instant; ended: Instant; result: string }[];
+}

@@ -9,7 +9,9 @@ import { NodePage } from "../pages/node/node.tsx";
 import { OverviewPage } from "../pages/overview/overview.tsx";
 import { PolicyPage } from "../pages/policy/policy.tsx";
 import { QueuesPage } from "../pages/queues/queues.tsx";
+import { StackPage } from "../pages/stack/stack.tsx";
 import { TimelinePage } from "../pages/timeline/timeline.tsx";
+import { UpgradesPage } from "../pages/upgrades/upgrades.tsx";
 import { UtilisationPage } from "../pages/utilisation/utilisation.tsx";
 import { WhatIfPage } from "../pages/what-if/what-if.tsx";
 import { WorkloadsPage } from "../pages/workloads/workloads.tsx";
@@ -32,6 +34,8 @@ export const PAGES: readonly PageEntry[] = [
   { path: "/timeline", title: "Timeline", group: "Look", key: "t", page: TimelinePage },
   { path: "/utilisation", title: "Utilisation", group: "Look", key: "u", page: UtilisationPage },
   { path: "/cost", title: "Cost", group: "Look", key: "m", page: CostPage },
+  { path: "/stack", title: "Stack", group: "Look", key: "s", page: StackPage },
+  { path: "/upgrades", title: "Upgrades", group: "Look", key: "r", page: UpgradesPage },
   { path: "/what-if", title: "What-if", group: "Ask", key: "i", page: WhatIfPage },
   { path: "/capacity", title: "Capacity", group: "Ask", key: "a", page: CapacityPage },
   { path: "/policy", title: "Policy", group: "Rules", key: "p", page: PolicyPage },

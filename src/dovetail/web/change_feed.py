@@ -12,22 +12,27 @@ import secrets
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from dovetail.kubetypes import registry
+from dovetail.kubetypes import gpu_stack_kinds, registry
 
 SHORTEST_SECONDS: Final = 0.25  # between two change events
 _WORK: Final = frozenset({"overview", "workloads", "timeline", "when", "why"})
 _DEVICES: Final = frozenset({"overview", "fleet", "nodes", "devices", "capacity"})
 # Which resources of the interface are made of a kind; of any other kind, work is.
 _RESOURCES: Final = {
-    registry.POD.unique_name: _WORK | _DEVICES | {"pods", "queues", "claims"},
+    registry.POD.unique_name: _WORK | _DEVICES | {"pods", "queues", "claims", "stack"},
     registry.CLAIM.unique_name: _WORK | _DEVICES | {"claims"},
-    registry.NODE.unique_name: _WORK | _DEVICES,
-    registry.SLICE.unique_name: _DEVICES | {"when", "why"},
+    registry.NODE.unique_name: _WORK | _DEVICES | {"upgrades", "stack", "healing"},
+    registry.SLICE.unique_name: _DEVICES | {"when", "why", "upgrades", "stack"},
     registry.TAINT_RULE.unique_name: _DEVICES | {"when", "why"},
     registry.DEVICE_CLASS.unique_name: frozenset({"capacity", "why", "devices"}),
     registry.QUEUE.unique_name: _WORK | {"queues", "capacity", "policy"},
     registry.TOPOLOGY.unique_name: frozenset({"policy", "fleet", "why"}),
     registry.EVENT.unique_name: frozenset({"overview", "timeline", "why"}),
+    registry.STACK_UPGRADE.unique_name: frozenset({"upgrades"}),
+    gpu_stack_kinds.DAEMON_SET.unique_name: _WORK | {"stack"},
+    **dict.fromkeys(
+        (kind.unique_name for kind in gpu_stack_kinds.OPERATOR_KINDS), frozenset({"stack"})
+    ),
 }
 RESOURCES: Final = frozenset().union(_WORK, *_RESOURCES.values())
 

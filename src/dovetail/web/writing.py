@@ -16,7 +16,7 @@ from dovetail.answer.replica import patches
 from dovetail.kube import resource_names
 from dovetail.kube.auth import client_config, credentials
 from dovetail.kube.http import paths, status_errors, transport
-from dovetail.kubetypes import registry
+from dovetail.kubetypes import gpu_stack_kinds, registry
 from dovetail.manifest import manifests
 from dovetail.ports import api, failures
 from dovetail.web import problems
@@ -30,8 +30,12 @@ SECONDS: Final = 30.0
 _JSON: Final = "application/json"
 _MERGE: Final = "application/merge-patch+json"
 
-# What answers are about. Rights, secrets and admission are none of it.
-FIXABLE: Final = frozenset((read.kind.group, read.kind.name) for read in watched_kinds.READS)
+# What answers are about. Rights, secrets and admission are none of it; the objects of NVIDIA's operator are only read.
+FIXABLE: Final = frozenset(
+    (read.kind.group, read.kind.name)
+    for read in watched_kinds.READS
+    if read.kind not in gpu_stack_kinds.OPERATOR_KINDS
+)
 _WORKLOADS: Final = frozenset(
     {("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "DaemonSet"), ("batch", "CronJob")}
 )

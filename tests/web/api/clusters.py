@@ -32,7 +32,7 @@ NAMESPACED = frozenset(
     if read.kind.is_namespaced
 )
 TENANT = asked.Visibility(
-    everywhere=frozenset({"Node", "Queue", "ResourceSlice"}),
+    everywhere=frozenset({"Node", "Queue", "ResourceSlice", "StackUpgrade"}),
     in_namespaces=frozenset((kind, "train") for kind in NAMESPACED),
 )
 STRANGER = asked.Visibility()

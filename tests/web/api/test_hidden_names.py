@@ -63,7 +63,28 @@ def trees() -> list[clusters.Tree]:
             },
         },
     }
-    return [*clusters.typical(), wide, evicted, unused, promise]
+    return [*clusters.typical(), wide, evicted, unused, promise, _upgrade()]
+
+
+def _upgrade() -> clusters.Tree:
+    """An upgrade for which a hidden gang leaves a node."""
+    node = {"name": "h100-1", "wave": 1, "phase": "Draining", "since": clusters.at(2)}
+    node |= {"startedAt": clusters.at(3), "reason": "waits for secret/vault-1: a budget"}
+    status = {
+        "phase": "Progressing",
+        "reason": "secret/job/vault leaves",
+        "startedAt": clusters.at(4),
+        "nodes": [node],
+        "waves": [{"number": 1, "state": "Running", "reason": "waits for vault-1"}],
+        "drain": {"gang": "secret/job/vault", "pods": ["a"], "since": clusters.at(2)},
+    }
+    return {
+        "apiVersion": "dovetail.dev/v1alpha1",
+        "kind": "StackUpgrade",
+        "metadata": {"name": "roll", "creationTimestamp": clusters.at(5)},
+        "spec": {"to": {"driver": "595.91.07"}},
+        "status": status,
+    }
 
 
 def asked_by(may: asked.Visibility, name: str) -> asked.Asked:

@@ -32,6 +32,8 @@ CANARIES: Final[dict[str, tuple[str, ...]]] = {
     "quotas": ("canary-quota",),
     "topologies": ("canary-topology",),
     "config maps": ("canary-config",),
+    "upgrades": ("canary-upgrade",),
+    "platform": ("canary-policy",),
 }
 ASKED_WITH: Final = (
     *("/nodes/{name}", WHY, "/capacity", "/what-if"),
@@ -125,6 +127,18 @@ def _others() -> list[clusters.Tree]:
     topology["spec"] = {"levels": [{"nodeLabel": "topology.kubernetes.io/rack"}]}
     del topology["metadata"]["namespace"]
     settings = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "SchedulerConfiguration"}
+    upgrade = _named("dovetail.dev/v1alpha1", "StackUpgrade", "canary-upgrade")
+    upgrade |= {
+        "spec": {"to": {"driver": "595"}},
+        "status": {
+            "phase": "Progressing",
+            "nodes": [{"name": "h100-1", "wave": 1, "phase": "Waiting"}],
+            "waves": [{"number": 1, "state": "Waiting", "reason": "h100-1 is next"}],
+        },
+    }
+    operator = _named("nvidia.com/v1", "ClusterPolicy", "canary-policy", spec={})
+    for without_namespace in (upgrade, operator):
+        del without_namespace["metadata"]["namespace"]
     data = {"data": {"scheduler.yaml": msgspec.json.encode(settings).decode()}}
     return [
         clusters.pod("unlucky", where="train", gpus=1, spec={"schedulerName": "another"}),
@@ -134,6 +148,8 @@ def _others() -> list[clusters.Tree]:
         ),
         _named("policy/v1", "PodDisruptionBudget", "canary-budget", spec=budget, status=zero),
         topology,
+        upgrade,
+        operator,
         clusters.queue("canary-queue"),
         _named("v1", "ConfigMap", "canary-config", **data),
     ]
@@ -201,6 +217,7 @@ def _without(*groups: read_kinds.Group) -> asked.Visibility:
             read_kinds.QUOTAS,
         ),
         (read_kinds.TOPOLOGIES, read_kinds.CONFIG_MAPS, read_kinds.EVENTS, read_kinds.QUOTAS),
+        (read_kinds.UPGRADES, read_kinds.PLATFORM),
     ],
     ids=lambda each: each[0].name,
 )

@@ -32,6 +32,8 @@ PAGES: Final = {
     "timeline": Shown("/timeline", ("started", "research")),
     "utilisation": Shown("/utilisation?window=1h", ("GB200", "No measurements", "In GPU-hours")),
     "cost": Shown("/cost?window=1h", ("Prices are placeholders", "research", "Budgets")),
+    "stack": Shown("/stack", ("GB200", "26 nodes", "no ClusterPolicy and no NVIDIADriver")),
+    "upgrades": Shown("/upgrades", ("No upgrade is under way", "dovetail stack plan --to driver=")),
     "what-if": Shown("/what-if?add=2xh100", ("Before and after", "jobs starting now")),
     "capacity": Shown("/capacity", ("GPU",)),
     "policy": Shown("/policy", ("Steps of a decision", "Weights of a placement")),

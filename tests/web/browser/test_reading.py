@@ -219,7 +219,7 @@ def test_keys_are_explained_and_lead_to_pages(reader: browsing.Visit) -> None:
     sync_api.expect(help_).to_have_count(0)
 
     letters = {line.split()[1]: line.split()[2] for line in lines if line.startswith("g")}
-    assert len(letters) == 12
+    assert len(letters) == 14
     for letter, title in letters.items():
         page.keyboard.press("g")
         page.keyboard.press(letter)

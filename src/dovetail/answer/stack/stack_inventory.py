@@ -62,13 +62,23 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def read(objects: object_set.ObjectSet, rows: Rows, *, server_version: str = "") -> Inventory:
     """The inventory. Linear in nodes, pods and devices."""
+    return _of(objects, gpu_work.workloads(objects, rows), server_version)
+
+
+def of_nodes(objects: object_set.ObjectSet, *, server_version: str = "") -> Inventory:
+    """The inventory without workloads, for which no rows are needed."""
+    return _of(objects, (), server_version)
+
+
+def _of(
+    objects: object_set.ObjectSet, work: tuple[GpuWorkload, ...], server_version: str
+) -> Inventory:
     platform = platform_objects.read(objects)
     stacks = tuple(
         node_stack.of_node(stored, platform)
         for stored in objects.listed(registry.NODE.name)
         if isinstance(stored.struct, nodes.Node)
     )
-    work = gpu_work.workloads(objects, rows)
     kubernetes = (
         fact(server_version.removeprefix("v"), "version of the API server")
         if server_version

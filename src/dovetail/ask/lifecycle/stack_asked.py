@@ -14,7 +14,8 @@ from dovetail.answer.stack import compatibility_rows, row_file, stack_inventory
 from dovetail.answer.stack.compatibility_rows import Origin, Rows
 from dovetail.ask import api_session, cluster_view
 from dovetail.files import bounded_files
-from dovetail.kubetypes import object_set
+from dovetail.kubetypes import object_set, registry
+from dovetail.ports import failures
 
 if TYPE_CHECKING:
     from dovetail.boot import cluster_choice
@@ -55,6 +56,16 @@ def inventory(
 ) -> stack_inventory.Inventory:
     """The stack of what was read."""
     return stack_inventory.read(seen.objects, known, server_version=version or seen.server_version)
+
+
+def gpus_of_nodes(choice: cluster_choice.Choice) -> dict[str, int]:
+    """How many GPUs each node of a cluster has; nothing where its nodes may not be listed."""
+    lists = [object_set.Read(registry.NODE), object_set.Read(registry.SLICE, is_optional=True)]
+    try:
+        seen = cluster_view.of_cluster(choice, lists)
+    except failures.Refused:
+        return {}
+    return {stack.node: stack.gpus for stack in stack_inventory.of_nodes(seen.objects).nodes}
 
 
 def _shipped() -> list[compatibility_rows.Entry]:

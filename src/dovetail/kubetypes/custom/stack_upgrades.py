@@ -183,6 +183,9 @@ class NodeStatus(
     wave: meta.Int32 = 0
     phase: NodePhase = NodePhase.WAITING
     since: meta.Time = ""  # of the phase
+    # Phase=seconds of those that are over, the last of which ended at `since`. Texts, because thousands of nodes share
+    # one object.
+    passed: tuple[str, ...] = ()
     reason: str = ""  # for people: what it waits for, or why it failed
     started_at: meta.Time = ""  # of its fence
     finished_at: meta.Time = ""

@@ -58,11 +58,21 @@ def changed(
         node,
         phase=phase,
         since=at,
+        passed=_passed(node, now),
         reason=reason,
         by_hand=(),
         started_at=at if is_begin else node.started_at,
         finished_at=at if is_end else "",
     )
+
+
+def _passed(node: NodeStatus, now: datetime.datetime) -> tuple[str, ...]:
+    """The phases that are over now, for people who look at what happened."""
+    is_before_its_turn = node.phase is NodePhase.WAITING and not node.passed
+    if is_before_its_turn:
+        return ()
+    seconds = gang_drain.seconds_since(node.since, now)
+    return (*node.passed, f"{node.phase}={seconds}")
 
 
 def given_back(node: NodeStatus, phase: NodePhase, now: datetime.datetime, why: str) -> NodeStatus:

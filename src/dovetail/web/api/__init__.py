@@ -22,6 +22,7 @@ from dovetail.web.api import (
     work_resource,
 )
 from dovetail.web.api.accounting import allocation_resource, cost_resource, utilisation_resource
+from dovetail.web.api.lifecycle import healing_resource, stack_resource, upgrade_resource
 
 ENDPOINTS: Final[tuple[endpoints.Endpoint, ...]] = (
     *overview_resource.ENDPOINTS,
@@ -41,4 +42,7 @@ ENDPOINTS: Final[tuple[endpoints.Endpoint, ...]] = (
     *utilisation_resource.ENDPOINTS,
     *cost_resource.ENDPOINTS,
     *allocation_resource.ENDPOINTS,
+    *upgrade_resource.ENDPOINTS,
+    *stack_resource.ENDPOINTS,
+    *healing_resource.ENDPOINTS,
 )

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from dovetail.answer.why import subjects
 from dovetail.answer.why.evidence import kueue_conditions
-from dovetail.kubetypes import object_set, registry
+from dovetail.kubetypes import gpu_stack_kinds, object_set, registry
 
 
 class Group(NamedTuple):
@@ -46,6 +46,8 @@ VOLUMES: Final = _group("volumes", *registry.STORAGE)
 QUOTAS: Final = _group("quotas", "ResourceQuota")
 LEASES: Final = _group("leases", registry.LEASE)
 CLASSES: Final = _group("classes", "PriorityClass", "RuntimeClass")
+UPGRADES: Final = _group("upgrades", registry.STACK_UPGRADE)
+PLATFORM: Final = _group("platform", *gpu_stack_kinds.ALL)
 CONFIG_MAPS: Final = _group("config maps", "ConfigMap")
 OTHER_SCHEDULERS: Final = _group(
     "other schedulers",
@@ -61,4 +63,4 @@ DEVICES: Final = (NODES, SLICES, CLAIMS)
 ENGINE: Final = (*WORK, TOPOLOGIES, *DEVICES, INTENTS, BUDGETS, VOLUMES)
 # What the answer about one pod quotes besides.
 EVIDENCE: Final = (EVENTS, QUOTAS, LEASES, CLASSES, OTHER_SCHEDULERS)
-ALL: Final = (*ENGINE, *EVIDENCE, CONFIG_MAPS)
+ALL: Final = (*ENGINE, *EVIDENCE, UPGRADES, PLATFORM, CONFIG_MAPS)

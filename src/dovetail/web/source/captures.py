@@ -25,6 +25,7 @@ class Capture(NamedTuple):
     by_kind: Mapping[str, Table]
     revision: int
     unserved: tuple[registry.Kind, ...] = ()
+    server_version: str = ""  # of the API server, where it is known
 
 
 class Source(Protocol):
@@ -64,4 +65,5 @@ def view_of(
         is_embedded=source.kind == "embedded",
         unserved=capture.unserved,
         is_snapshot=source.kind == "snapshot",
+        server_version=capture.server_version,
     )

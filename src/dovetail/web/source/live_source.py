@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from dovetail import errors
 from dovetail.boot import clocks, cluster_choice
-from dovetail.kube import read_objects
+from dovetail.kube import discovery, read_objects
 from dovetail.kube.http import paths, status_errors, transport
 from dovetail.kube.watching import watch
 from dovetail.kubetypes import codec, object_set, registry
@@ -69,6 +69,7 @@ class LiveSource:
         self._troubled_at: datetime.datetime | None = self._clock.now()
         self._grace: asyncio.TimerHandle | None = None
         self._revision = 0
+        self._server_version = ""
 
     # What others ask
 
@@ -91,6 +92,7 @@ class LiveSource:
             by_kind=dict(self._captured),
             revision=self._revision,
             unserved=tuple(sorted(self._unserved)),
+            server_version=self._server_version,
         )
 
     def trouble(self) -> str:
@@ -127,6 +129,7 @@ class LiveSource:
         async with transport.Transport(choice.connection, user_agent="dovetail-dashboard") as over:
             self._over = over
             tasks = [asyncio.create_task(self._follow_read(over, read)) for read in self._reads]
+            tasks.append(asyncio.create_task(self._learn_version(over)))
             try:
                 await self._moved(choice)
             finally:
@@ -134,6 +137,11 @@ class LiveSource:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _learn_version(self, over: transport.Transport) -> None:
+        """Asks for the server's version once per connection; without it answers say that it is unknown."""
+        with contextlib.suppress(errors.DovetailError):
+            self._server_version = (await discovery.version(over)).git_version
 
     async def _moved(self, choice: cluster_choice.Choice) -> None:
         """Returns when the same cluster has another address; looked at only while something is wrong."""

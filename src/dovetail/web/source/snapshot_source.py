@@ -30,6 +30,7 @@ class SnapshotSource:
             now=saved.taken_at,
             by_kind=_without_secrets(saved.objects),
             revision=saved.objects.revision,
+            server_version=saved.server_version,
         )
 
     def capture(self) -> captures.Capture:

@@ -5,11 +5,13 @@ Exit code 0: done; 1: the upgrade stopped, failed nodes, or was refused (status 
 
 from __future__ import annotations
 
+import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from dovetail.ask import api_session
+from dovetail.ask.lifecycle import stack_asked
 from dovetail.cli import output
 from dovetail.cli.cluster import cluster_option
 from dovetail.kubetypes import codec, registry
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from dovetail.kube.http import transport
 
 UNHEALTHY: Final = 1
+PICTURES: Final = ("svg", "html")  # of one upgrade
 _BAD: Final = frozenset({Phase.STOPPED, Phase.REFUSED})
 _ENDED: Final = frozenset({Phase.COMPLETED, Phase.STOPPED, Phase.ABORTED, Phase.REFUSED})
 
@@ -33,17 +36,23 @@ _ENDED: Final = frozenset({Phase.COMPLETED, Phase.STOPPED, Phase.ABORTED, Phase.
     "-o",
     "--output",
     "form",
-    type=click.Choice(("table", "wide", "json", "yaml")),
+    type=click.Choice(("table", "wide", "json", "yaml", *PICTURES)),
     default="table",
     show_default=True,
 )
 @cluster_option.writable
 def status(*, name: str | None, form: str) -> None:
-    """Show all upgrades, or one with its waves and the nodes that are under way or failed."""
+    """Show all upgrades, or one with its waves and the nodes that are under way or failed.
+
+    -o svg and -o html draw what happened to the nodes of one upgrade over time, and the GPUs in service.
+    """
     if name is None:
         _show_all(form)
         return
     document = _read(_plain(name))
+    if form in PICTURES:
+        _draw(codec.decode_struct(StackUpgrade, document), form)
+        return
     if form in ("json", "yaml"):
         output.write_object(codec.parsed(document), form)
         return
@@ -86,8 +95,27 @@ def abort(*, name: str) -> None:
     _change(_plain(name), {"aborted": True}, "aborted")
 
 
+def _draw(upgrade: StackUpgrade, form: str) -> None:
+    from dovetail.tables.stack import upgrade_items, upgrade_picture
+
+    now = datetime.datetime.now(datetime.UTC)
+    gpus = stack_asked.gpus_of_nodes(cluster_option.chosen())
+    item = upgrade_items.item_of(upgrade, gpus, now)
+    if form == "svg":
+        picture = upgrade_picture.svg(item, now)
+    else:
+        lines = upgrade_table.described(upgrade, is_wide=True)
+        picture = upgrade_picture.page(item, now, lines)
+    output.write_lines(picture.splitlines())
+    if upgrade.status.phase in _BAD:
+        raise click.exceptions.Exit(UNHEALTHY)
+
+
 def _show_all(form: str) -> None:
     from dovetail.kube import client
+
+    if form in PICTURES:
+        raise output.BadInput(f"-o {form} draws one upgrade: name it")
 
     async def listed(over: transport.Transport) -> list[bytes]:
         documents, _ = await client.list_documents(over, registry.STACK_UPGRADE)

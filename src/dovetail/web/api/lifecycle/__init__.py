@@ -1,0 +1,1 @@
+"""Resources about the GPU stack of nodes: its versions, its upgrades, and nodes under repair."""
