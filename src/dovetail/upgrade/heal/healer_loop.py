@@ -28,7 +28,7 @@ from dovetail.upgrade.heal import heal_facts, heal_policy, heal_record, heal_rep
 from dovetail.upgrade.heal.heal_record import MovedPod
 from dovetail.upgrade.heal.healing import Action, Step
 
-PASS_SECONDS: Final = 10.0
+BUSY_SECONDS: Final = 2.0  # after a pass that wrote: the next step is due
 KINDS: Final = replica.KINDS  # what `read` has to read
 
 LOG: Final = logging.getLogger(__name__)
@@ -48,13 +48,17 @@ async def run(
     """Heals until cancelled. What the server refuses is tried again with the next pass."""
     healer = Healer(api, clock, policy=policy, table=table, meter_=meter_)
     while True:
+        is_busy = False
         try:
-            await healer.pass_once(await read())
+            steps = await healer.pass_once(await read())
+            is_busy = any(step.action in healing.CHANGES for step in steps)
         except failures.Fenced:
             raise
         except failures.ApiFailure as failure:
             LOG.warning("heal.pass.failed: %s", failure)
-        await clock.sleep(PASS_SECONDS)
+        await clock.sleep(
+            min(BUSY_SECONDS, policy.pass_seconds) if is_busy else policy.pass_seconds
+        )
 
 
 class Healer:

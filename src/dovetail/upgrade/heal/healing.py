@@ -48,8 +48,8 @@ class Action(StrEnum):
     FORGET = "forget"  # attempts that no longer count
 
 
-WRITES: Final = frozenset(
-    {Action.BEGIN, Action.REQUEST, Action.WITHDRAW, Action.FINISH, Action.FORGET}
+CHANGES: Final = frozenset(
+    {Action.BEGIN, Action.MOVE, Action.REQUEST, Action.WITHDRAW, Action.FINISH}
 )
 
 
