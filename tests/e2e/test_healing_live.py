@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dovetail.kubetypes import registry
 from dovetail.model import node_annotations, node_pools
 from dovetail.upgrade.heal import heal_record
 from tests.e2e import namespace_scene
@@ -28,18 +26,6 @@ POLICY = {
     "passSeconds": 1,
 }
 PROTECTED = {"app": "protected"}
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[live.Live]:
-    """The shared cluster, with the definition of upgrades; it goes again."""
-    place = live.cluster()
-    name = f"{registry.STACK_UPGRADE.plural}.{registry.STACK_UPGRADE.group}"
-    trees = [tree for tree in live.installed() if tree["metadata"]["name"] == name]
-    planes.apply(place.plane, trees)
-    planes.kubectl(place.plane, "wait", "--for=condition=Established", f"crd/{name}")
-    yield place
-    planes.kubectl(place.plane, "delete", f"crd/{name}", "--ignore-not-found")
 
 
 class Ward:
@@ -127,8 +113,9 @@ def budget(story: Scene, allowed: int) -> None:
 
 
 def test_a_gang_moves_as_a_whole_or_not_at_all_and_tries_and_breaker_limit_the_healer(
-    shared: live.Live, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
+    shared = live.cluster()
     with namespace_scene.scene(shared) as story:
         ward = Ward(story, nodes=3)
         sick, other, third = ward.nodes
@@ -139,7 +126,7 @@ def test_a_gang_moves_as_a_whole_or_not_at_all_and_tries_and_breaker_limit_the_h
         budget(story, 0)
         gpu = ward.gpu_of("train-0")
         ward.taint(sick, gpu)
-        with healer_process.running(shared.plane, tmp_path, POLICY) as healer:
+        with healer_process.healing(shared.plane, tmp_path, POLICY) as healer:
 
             def wait(what: str, is_so: Any) -> Any:
                 try:

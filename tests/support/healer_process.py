@@ -1,4 +1,4 @@
-"""`dovetail lifecycle --heal` as a process on a real API server, with the rights that the healer needs and no others.
+"""`dovetail lifecycle` as a process on a real API server; as a healer with the rights that it needs and no others.
 
 Given a control plane and a policy. The rights are stated here from what the healer reads and writes, so that a story
 that passes proves the list complete.
@@ -18,6 +18,7 @@ from typing import Any, Final
 import yaml
 
 from dovetail.devcluster import control_plane, free_ports
+from dovetail.install import chart
 from dovetail.kubetypes import registry
 from dovetail.upgrade.heal import healer_loop
 from tests.support import cluster as planes
@@ -55,23 +56,36 @@ class HealerProcess:
 
 
 @contextlib.contextmanager
-def running(
+def healing(
     plane: control_plane.ControlPlane, directory: Path, policy: Mapping[str, Any]
 ) -> Iterator[HealerProcess]:
-    """The process, until the end of the block; it ends in order."""
+    """The process with the healer's rights, until the end of the block."""
     planes.apply(plane, rights(), namespace=NAMESPACE)
     token = planes.kubectl(plane, "create", "token", NAME, "-n", NAMESPACE, "--duration=24h")
     kubeconfig = plane.write_kubeconfig(NAME, token=token.strip())
     rules = directory / "heal.yaml"
     rules.write_text(yaml.safe_dump(dict(policy)), encoding="utf-8")
+    with running(plane, kubeconfig, directory, "--heal", f"--heal-policy={rules}") as process:
+        yield process
+
+
+@contextlib.contextmanager
+def running(
+    plane: control_plane.ControlPlane, kubeconfig: Path, directory: Path, *more: str
+) -> Iterator[HealerProcess]:
+    """The process, until the end of the block; it ends in order. Upgrades are defined meanwhile."""
+    kind = registry.STACK_UPGRADE
+    definition = f"{kind.plural}.{kind.group}"
+    trees = [tree for tree in chart.definitions() if tree["metadata"]["name"] == definition]
+    planes.apply(plane, trees)
+    planes.kubectl(plane, "wait", "--for=condition=Established", f"crd/{definition}")
     port = free_ports.reserve()
-    log = directory / "healer.log"
+    log = directory / "lifecycle.log"
     options = (
         f"--kubeconfig={kubeconfig}",
-        f"--leader-elect={NAMESPACE}/healer-{uuid.uuid4().hex[:8]}",
-        "--heal",
-        f"--heal-policy={rules}",
+        f"--leader-elect={NAMESPACE}/test-{uuid.uuid4().hex[:8]}",
         f"--listen=127.0.0.1:{port}",
+        *more,
     )
     with log.open("ab") as sink:
         process = subprocess.Popen(
@@ -85,6 +99,7 @@ def running(
         process.terminate()
         code = process.wait(timeout=60)
         free_ports.release(port)
+        planes.kubectl(plane, "delete", f"crd/{definition}", "--ignore-not-found")
     assert code == 0, log.read_text(encoding="utf-8")[-3000:]
 
 
