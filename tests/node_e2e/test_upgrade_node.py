@@ -76,7 +76,7 @@ def begin(cluster: GpuCluster) -> None:
         "spec": {
             "to": {"driver": NEW},
             "waves": {"canary": 0, "maxUnavailable": "100%"},
-            "drain": {"force": True, "checkpointSignal": False},
+            "drain": {"force": True, "checkpointSignal": False, "graceSeconds": 1},
         },
     }
     planes.apply(cluster.plane, [upgrade])

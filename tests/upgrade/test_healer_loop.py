@@ -14,7 +14,15 @@ from dovetail.node.health.policy_table import HealthPolicy
 from dovetail.ports import failures
 from dovetail.ports.api import Target
 from dovetail.telemetry import lifecycle_metrics, metrics
-from dovetail.upgrade.heal import heal_facts, heal_policy, heal_record, healer_loop, healing
+from dovetail.upgrade import read_facts
+from dovetail.upgrade.heal import (
+    heal_facts,
+    heal_limits,
+    heal_policy,
+    heal_record,
+    healer_loop,
+    healing,
+)
 from dovetail.upgrade.heal.heal_record import Phase, Record
 from tests.live.live_scheduler import Stage, play
 
@@ -249,6 +257,21 @@ def test_a_cordon_and_taints_of_others_stay_as_they_are() -> None:
         spec = ward.node("n-0").spec
         assert [taint.key for taint in spec.taints] == ["example.com/repair"]
         assert spec.unschedulable
+
+    play(story)
+
+
+def test_a_node_that_an_upgrade_has_fenced_is_left_to_it() -> None:
+    async def story() -> None:
+        stage = working()
+        ward = Ward(stage)
+        tree = stage.api.tree(registry.NODE, "n-0")
+        fence = {"key": read_facts.FENCE, "value": "roll", "effect": "NoSchedule"}
+        stage.api.shelf.put(registry.NODE, tree | {"spec": tree["spec"] | {"taints": [fence]}})
+        ward.taint("n-0", "gpu-0", xid(79))
+        step = (await ward.heal())["n-0"]
+        assert (step.action, step.rule) == (healing.Action.REFUSE, heal_limits.Rule.UPGRADE)
+        assert step.reason.startswith("StackUpgrade roll has fenced the node")
 
     play(story)
 

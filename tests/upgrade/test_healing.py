@@ -139,6 +139,19 @@ def test_a_remedy_that_the_node_refuses_waits_for_a_person_and_leads_to_no_great
     assert cluster.play()["n-0"].action is Action.FINISH
 
 
+def test_while_an_upgrade_has_the_node_nothing_is_asked_of_it() -> None:
+    cluster = broken()
+    cluster.play()
+    cluster.play()
+    cluster.end_pods()
+    cluster.set("n-0", upgrade="StackUpgrade roll has fenced the node")
+    step = cluster.play()["n-0"]
+    assert (step.action, step.record) == (Action.WAIT, None)
+    assert "reset-gpu of gpu-0 is asked for after it" in step.reason
+    cluster.set("n-0", upgrade="")
+    assert cluster.play()["n-0"].action is Action.REQUEST
+
+
 def test_a_request_is_withdrawn_while_work_is_back_on_the_gpu() -> None:
     cluster = Cluster(nodes=8)
     cluster.breaks("n-0", "gpu-0", XID_48)
@@ -169,7 +182,7 @@ def test_every_refusal_has_a_reason_and_a_next_step() -> None:
     cluster.bare.add("a")
     assert "1 pods have no controller" in cluster.steps()["n-0"].reason
     cluster = broken()
-    cluster.set("n-0", upgrade_state="drain-required")
+    cluster.set("n-0", upgrade="the GPU Operator has the node in drain-required")
     assert "the GPU Operator has the node in drain-required" in cluster.steps()["n-0"].reason
     cluster = broken()
     cluster.set("n-0", is_ready=False)

@@ -54,6 +54,7 @@ class RequestLoop:
         self._answered = answered
         self._is_unwell = is_unwell
         self._alert_until = 0.0
+        self._trouble = ""
 
     def notice(self) -> None:
         """Something has changed on the node: look often for a while."""
@@ -63,10 +64,14 @@ class RequestLoop:
         """Answers until cancelled. What fails is tried again."""
         self.notice()
         while True:
+            trouble = ""
             try:
                 await self.look()
             except (failures.ApiFailure, errors.DovetailError, OSError) as error:
-                LOG.warning("requests.failed: tried again", extra={"why": str(error)})
+                trouble = str(error)
+            if trouble and trouble != self._trouble:
+                LOG.warning("requests.failed: tried again", extra={"why": trouble})
+            self._trouble = trouble
             is_alert = self._is_unwell() or self._clock.monotonic() < self._alert_until
             await self._clock.sleep(ALERT_SECONDS if is_alert else CALM_SECONDS)
 

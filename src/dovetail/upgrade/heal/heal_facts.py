@@ -22,6 +22,7 @@ from dovetail.kubetypes.core import nodes, pods
 from dovetail.kubetypes.resource import slices
 from dovetail.model import gangs, node_annotations, node_pools, reservations
 from dovetail.node.health import node_report
+from dovetail.upgrade import read_facts
 from dovetail.upgrade.heal import heal_record, remedy_ladder
 from dovetail.upgrade.heal.heal_record import MovedPod, Record, Unreadable
 from dovetail.upgrade.heal.remedy_ladder import SeenFault
@@ -70,13 +71,8 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     record: Record | Unreadable = Record()
     response: node_annotations.HealResponse | None = None
     taints: tuple[nodes.Taint, ...] = ()
-    upgrade_state: str = ""
+    upgrade: str = ""  # that works on the node, for a sentence
     unlocated: str = ""  # faults of GPUs that no device shows
-
-    @property
-    def is_upgrading(self) -> bool:
-        """Whether the GPU Operator works on the node."""
-        return self.upgrade_state not in _SETTLED
 
 
 class HealFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,9 +162,18 @@ def _node(
         record=heal_record.record_of(annotations),
         response=node_annotations.heal_response_of(annotations),
         taints=node.spec.taints,
-        upgrade_state=node.metadata.labels.get(UPGRADE_STATE, ""),
+        upgrade=_upgrade(node),
         unlocated=health.message if health is not None and is_unlocated else "",
     )
+
+
+def _upgrade(node: nodes.Node) -> str:
+    """What is being installed on the node: faults are to be expected then, and the node is drained already."""
+    fences = [taint.value for taint in node.spec.taints if taint.key == read_facts.FENCE]
+    if fences:
+        return f"StackUpgrade {fences[0]} has fenced the node"
+    state = node.metadata.labels.get(UPGRADE_STATE, "")
+    return "" if state in _SETTLED else f"the GPU Operator has the node in {state}"
 
 
 def _gpus(replica: Replica, placed: Mapping[str, pods.Pod]) -> dict[str, dict[str, GpuFacts]]:

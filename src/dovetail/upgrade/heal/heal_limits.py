@@ -50,12 +50,8 @@ def refusal(
             f"needs {rung}; the policy allows up to {policy.highest}; next: do it by hand, or raise "
             "`highest`",
         )
-    if node.is_upgrading:
-        return Refusal(
-            Rule.UPGRADE,
-            f"the GPU Operator has the node in {node.upgrade_state}; next: wait until its upgrade "
-            "is done",
-        )
+    if node.upgrade:
+        return Refusal(Rule.UPGRADE, f"{node.upgrade}; next: wait until the upgrade is done")
     if not node.is_ready and rung not in (Rung.REBOOT, Rung.REPLACE):
         return Refusal(
             Rule.NOT_READY,

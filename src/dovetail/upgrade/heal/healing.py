@@ -194,6 +194,9 @@ def _drain(node: NodeFacts, record: Record, facts: HealFacts, *, now: float) -> 
         return _step(node, record, Action.WITHDRAW, reason, record_=wider)
     if inside:
         return _step(node, record, Action.WAIT, f"{len(inside)} pods are ending: {names(inside)}")
+    if node.upgrade:
+        why = f"{node.upgrade}: {record.rung} of {listed(record.gpus)} is asked for after it"
+        return _step(node, record, Action.WAIT, why)
     asked = msgspec.structs.replace(record, phase=Phase.REQUESTED, requested=now, moved=())
     return _step(
         node,
