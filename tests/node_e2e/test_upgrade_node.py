@@ -32,7 +32,9 @@ def hooked(cluster: GpuCluster) -> Iterator[GpuCluster]:
     before = cluster.hardware.snapshot().driver_version
     annotate(cluster, {node_agent_adapter.HOOK: "story"})
     yield cluster
+    cluster.node.kill_agent()  # an agent that is there may take the reload for the loss of a GPU
     cluster.hardware.reload_driver(before)
+    cluster.node.start_agent()
     marks = (
         node_agent_adapter.HOOK,
         node_agent_adapter.WANTED,
