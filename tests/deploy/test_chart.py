@@ -15,7 +15,12 @@ import dovetail
 from dovetail import errors
 from dovetail.boot.observing import exporter
 from dovetail.cli import main
-from dovetail.cli.processes import dashboard_command, exporter_command, history_command
+from dovetail.cli.processes import (
+    dashboard_command,
+    exporter_command,
+    history_command,
+    node_agent_command,
+)
 from dovetail.files import configuration_file
 from dovetail.history import history_recorder
 from dovetail.install import chart, chart_values
@@ -345,6 +350,31 @@ def test_agents_that_serve_no_metrics_cannot_be_read() -> None:
         errors.InputError, match=r"needs nodeAgent.enabled and a nodeAgent.metricsPort"
     ):
         build.objects("nodeAgent.idleMetrics=true")
+
+
+def test_the_agent_runs_commands_of_the_owner_only_where_they_are_given() -> None:
+    def agent(*settings: str) -> tuple[dict[str, Any], dict[str, str]]:
+        rendered = build.of_kind(build.objects("nodeAgent.enabled=true", *settings), "DaemonSet")
+        pod = rendered[0]["spec"]["template"]["spec"]
+        name, *options = pod["containers"][0]["args"]
+        assert name == "node-agent"
+        words = [word for option in options for word in option.split("=", 1)]
+        pairs = zip(words[::2], words[1::2], strict=True)
+        return pod, {name.lstrip("-"): value for name, value in pairs}
+
+    known = {word for parameter in node_agent_command.command.params for word in parameter.opts}
+    pod, plain = agent()
+    assert "hostPID" not in pod
+    assert not [name for name in plain if "command" in name or "hook-seconds" in name]
+    reset = "chroot /driver-root nvidia-smi -r -i {gpus}"
+    pod, options = agent(f"nodeAgent.heal.resetCommand={reset}")
+    assert options["reset-command"] == reset
+    assert options["hook-seconds"] == "300"
+    assert "hostPID" not in pod
+    pod, options = agent("nodeAgent.heal.rebootCommand=nsenter -t 1 -m -- systemctl reboot")
+    assert options["reboot-command"] == "nsenter -t 1 -m -- systemctl reboot"
+    assert pod["hostPID"], "the host's init is among the processes"
+    assert {f"--{name}" for name in options} <= known
 
 
 def test_the_exporter_may_list_what_its_metrics_are_about_and_review_their_readers() -> None:

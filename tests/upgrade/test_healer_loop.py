@@ -7,12 +7,22 @@ import itertools
 import msgspec
 import pytest
 
+from dovetail import timestamps
 from dovetail.kubetypes import codec, object_set, registry
 from dovetail.kubetypes.core import nodes
 from dovetail.node.health.policy_table import HealthPolicy
 from dovetail.ports import failures
 from dovetail.ports.api import Target
-from dovetail.upgrade.heal import heal_policy, heal_record, healer_loop, healing
+from dovetail.telemetry import lifecycle_metrics, metrics
+from dovetail.upgrade import read_facts
+from dovetail.upgrade.heal import (
+    heal_facts,
+    heal_limits,
+    heal_policy,
+    heal_record,
+    healer_loop,
+    healing,
+)
 from dovetail.upgrade.heal.heal_record import Phase, Record
 from tests.live.live_scheduler import Stage, play
 
@@ -25,10 +35,33 @@ class Ward:
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
+        ticks = itertools.count(step=10)  # the text is never an old one
+        self.metrics = metrics.Metrics(
+            lifecycle_metrics.DECLARED, monotonic=lambda: float(next(ticks))
+        )
         self.healer = self._healer()
 
     def _healer(self) -> healer_loop.Healer:
-        return healer_loop.Healer(self.stage.api, self.stage.clock, policy=POLICY, table=TABLE)
+        return healer_loop.Healer(
+            self.stage.api, self.stage.clock, policy=POLICY, table=TABLE, meter_=self.metrics
+        )
+
+    def events(self) -> list[tuple[str, str, str]]:
+        """Node, reason and note of the healer's events, in order of their reasons."""
+        return sorted(
+            (event.regarding.name, event.reason, event.note)
+            for event in self.stage.api.all(registry.EVENT)
+            if event.reason.startswith("Heal")
+        )
+
+    def shown(self) -> set[str]:
+        """The samples of the healer's metrics that are not zero."""
+        lines = self.metrics.text().decode().splitlines()
+        return {
+            line.removeprefix("dovetail_heal_")
+            for line in lines
+            if line.startswith("dovetail_heal_") and not line.endswith(" 0.0")
+        }
 
     def replace_healer(self) -> None:
         self.healer = self._healer()
@@ -128,6 +161,83 @@ def test_a_gpu_is_emptied_and_its_reset_asked_for_while_the_neighbour_works_on()
     play(story)
 
 
+def test_each_decision_is_one_event_and_counted_once_also_by_the_next_healer() -> None:
+    async def story() -> None:
+        stage = working()
+        ward = Ward(stage)
+        for name in ("a", "b", "c", "d"):
+            stage.pod(name, templates=("one",), job=name)
+        async with stage.scheduling():
+            await stage.pass_time(5)
+            node, gpu = ward.gpu_of("a")
+            ward.taint(node, gpu, xid(48))
+            for _ in range(4):
+                await ward.heal()
+            assert 'nodes{state="requested"} 1.0' in ward.shown()
+            ward.replace_healer()
+            for _ in range(3):
+                await ward.heal()
+            said = [(reason, note.split(";")[0]) for _, reason, note in ward.events()]
+            assert said == [
+                ("HealBegin", f"reset-gpu of {gpu} because of xid-48, by the table"),
+                ("HealMove", f"1 pods of default/a leave {gpu} before reset-gpu"),
+                ("HealRequest", f"no pod is left on {gpu}"),
+            ]
+            ward.taint(node, gpu)
+            await ward.heal()
+            assert ward.events()[1] == (
+                node,
+                "HealFinish",
+                f"reset-gpu of {gpu}: healed: the fault is gone",
+            )
+            shown = ward.shown()
+            assert 'remedies_total{result="begun",rung="reset-gpu"} 1.0' in shown
+            assert 'remedies_total{result="healed",rung="reset-gpu"} 1.0' in shown
+            assert 'evictions_total{result="done"} 1.0' in shown
+
+    play(story)
+
+
+def test_a_refusal_is_an_event_with_its_reason_and_an_open_breaker_is_shown() -> None:
+    async def story() -> None:
+        stage = working()
+        ward = Ward(stage)
+        fresh = xid(48) | {"timeAdded": timestamps.to_text(stage.clock.now())}
+        for node in ("n-0", "n-1"):
+            ward.taint(node, "gpu-0", fresh)
+        for _ in range(3):
+            await ward.heal()
+        (pool,) = {line for line in ward.shown() if line.startswith("breaker_open")}
+        assert pool.endswith(" 1.0")
+        assert 'refusals_total{rule="breaker"} 2.0' in ward.shown()
+        assert 'nodes{state="refused"} 2.0' in ward.shown()
+        refusals = [(node, note) for node, reason, note in ward.events() if reason == "HealRefuse"]
+        assert [node for node, _ in refusals] == ["n-0", "n-1"]
+        assert all("2 of 2 nodes failed within 300 s, more than 1" in note for _, note in refusals)
+        ward.taint("n-1", "gpu-0")
+        await stage.pass_time(400)
+        await ward.heal()
+        assert not {line for line in ward.shown() if line.startswith("breaker_open")}
+
+    play(story)
+
+
+def test_a_cluster_without_faults_is_not_read_further() -> None:
+    async def story() -> None:
+        stage = working()
+        ward = Ward(stage)
+        assert not heal_facts.has_work(await ward.objects())
+        ward.taint("n-0", "gpu-0", {**xid(48), "key": "example.com/repair"})
+        assert not heal_facts.has_work(await ward.objects())
+        ward.taint("n-0", "gpu-0", xid(48))
+        assert heal_facts.has_work(await ward.objects())
+        await ward.heal()
+        ward.taint("n-0", "gpu-0")
+        assert heal_facts.has_work(await ward.objects()), "the record is under way"
+
+    play(story)
+
+
 def test_a_cordon_and_taints_of_others_stay_as_they_are() -> None:
     async def story() -> None:
         stage = working()
@@ -147,6 +257,21 @@ def test_a_cordon_and_taints_of_others_stay_as_they_are() -> None:
         spec = ward.node("n-0").spec
         assert [taint.key for taint in spec.taints] == ["example.com/repair"]
         assert spec.unschedulable
+
+    play(story)
+
+
+def test_a_node_that_an_upgrade_has_fenced_is_left_to_it() -> None:
+    async def story() -> None:
+        stage = working()
+        ward = Ward(stage)
+        tree = stage.api.tree(registry.NODE, "n-0")
+        fence = {"key": read_facts.FENCE, "value": "roll", "effect": "NoSchedule"}
+        stage.api.shelf.put(registry.NODE, tree | {"spec": tree["spec"] | {"taints": [fence]}})
+        ward.taint("n-0", "gpu-0", xid(79))
+        step = (await ward.heal())["n-0"]
+        assert (step.action, step.rule) == (healing.Action.REFUSE, heal_limits.Rule.UPGRADE)
+        assert step.reason.startswith("StackUpgrade roll has fenced the node")
 
     play(story)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dovetail.model.node_annotations import HealResponse as Response
 from dovetail.upgrade.heal import heal_record, healing, remedy_ladder
 from dovetail.upgrade.heal.heal_policy import HealPolicy
-from dovetail.upgrade.heal.heal_record import Phase, Record, Response, Result, Unreadable
+from dovetail.upgrade.heal.heal_record import Phase, Record, Result, Unreadable
 from dovetail.upgrade.heal.healing import Action
 from dovetail.upgrade.heal.remedy_ladder import Rung
 from tests.upgrade.heal_cluster import Cluster, fault
@@ -104,7 +105,7 @@ def test_a_remedy_that_does_not_help_leads_up_the_ladder_to_a_person() -> None:
     assert cluster.record("n-0").phase is Phase.REQUESTED  # a person has all the time
 
 
-def test_a_refused_request_fails_at_once_and_an_old_answer_counts_for_nothing() -> None:
+def test_a_failed_request_ends_at_once_and_an_old_answer_counts_for_nothing() -> None:
     cluster = Cluster(nodes=8)
     cluster.breaks("n-0", "gpu-0", XID_48)
     cluster.play()
@@ -115,6 +116,40 @@ def test_a_refused_request_fails_at_once_and_an_old_answer_counts_for_nothing() 
     cluster.set("n-0", response=Response(id=request, result="failed", message="in use"))
     assert "the node answered failed: in use" in cluster.play()["n-0"].reason
     assert cluster.record("n-0").attempts[0].result is Result.FAILED
+
+
+def test_a_remedy_that_the_node_refuses_waits_for_a_person_and_leads_to_no_greater_one() -> None:
+    cluster = broken()
+    cluster.now = LATER
+    for _ in range(3):
+        cluster.play()
+        cluster.end_pods()
+    record = cluster.record("n-0")
+    assert record.phase is Phase.REQUESTED
+    cluster.set("n-0", response=Response(id=record.id, result="refused", message="no hook"))
+    cluster.now += 100_000
+    step = cluster.play()["n-0"]
+    assert (step.action, step.record) == (Action.STUCK, None)
+    assert "the node answered refused: no hook; next: on the node: nvidia-smi" in step.reason
+    assert "b" in cluster.places
+    cluster.set("n-0", response=None)  # as a person asks again
+    cluster.now = record.requested
+    assert cluster.play()["n-0"].action is Action.WAIT
+    cluster.breaks("n-0", "gpu-0")
+    assert cluster.play()["n-0"].action is Action.FINISH
+
+
+def test_while_an_upgrade_has_the_node_nothing_is_asked_of_it() -> None:
+    cluster = broken()
+    cluster.play()
+    cluster.play()
+    cluster.end_pods()
+    cluster.set("n-0", upgrade="StackUpgrade roll has fenced the node")
+    step = cluster.play()["n-0"]
+    assert (step.action, step.record) == (Action.WAIT, None)
+    assert "reset-gpu of gpu-0 is asked for after it" in step.reason
+    cluster.set("n-0", upgrade="")
+    assert cluster.play()["n-0"].action is Action.REQUEST
 
 
 def test_a_request_is_withdrawn_while_work_is_back_on_the_gpu() -> None:
@@ -147,7 +182,7 @@ def test_every_refusal_has_a_reason_and_a_next_step() -> None:
     cluster.bare.add("a")
     assert "1 pods have no controller" in cluster.steps()["n-0"].reason
     cluster = broken()
-    cluster.set("n-0", upgrade_state="drain-required")
+    cluster.set("n-0", upgrade="the GPU Operator has the node in drain-required")
     assert "the GPU Operator has the node in drain-required" in cluster.steps()["n-0"].reason
     cluster = broken()
     cluster.set("n-0", is_ready=False)

@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 import logging
 import signal
+from collections.abc import Awaitable
 from typing import Final, NamedTuple
 
-from dovetail.boot import clocks, http_server
+from dovetail.boot import clocks, http_server, lifecycle_healing
 from dovetail.kube import client, read_objects
 from dovetail.kube.auth import access_reviews, client_config
 from dovetail.kube.http import transport
@@ -22,6 +23,7 @@ from dovetail.live.election import leader_election
 from dovetail.ports import clock as clock_port
 from dovetail.telemetry import lifecycle_metrics, metrics
 from dovetail.upgrade import judging, read_facts, upgrade_loop
+from dovetail.upgrade.heal import heal_policy
 from dovetail.upgrade.machine.cluster_facts import Judges
 from dovetail.upgrade.validation import validation_checks
 
@@ -31,11 +33,12 @@ LEADING: Final = "dovetail_lifecycle_leading"
 
 
 class Settings(NamedTuple):
-    """Where the Lease is, and what a node is validated by."""
+    """Where the Lease is, what a node is validated by, and how GPUs are healed."""
 
     namespace: str
     lease: str = LEASE
     checks: validation_checks.Checks = validation_checks.DEFAULTS
+    healing: heal_policy.HealPolicy | None = None  # None: no healer runs
 
 
 class Lifecycle:
@@ -106,9 +109,16 @@ class Lifecycle:
         )
         self.shown.gauge(LEADING, 1)
         try:
-            await loop.run()
+            await lifecycle_healing.together(loop.run(), *self._healing(fence))
         finally:
             self.shown.gauge(LEADING, 0)
+
+    def _healing(self, fence: leader_election.Fence) -> list[Awaitable[None]]:
+        policy = self.settings.healing
+        if policy is None:
+            return []
+        over, clock = self._transport, self.clock
+        return [lifecycle_healing.heal(over, fence, clock, policy=policy, meter_=self.shown)]
 
     def _judges(self, objects: object_set.ObjectSet) -> Judges:
         return judging.judges_of(objects, self.settings.checks)

@@ -279,6 +279,29 @@ class AgentPool(
     driver_root: str | UnsetType = UNSET
 
 
+class AgentHeal(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """What the node agent runs when the healer asks for it."""
+
+    reset_command: Annotated[
+        str,
+        Meta(
+            description="runs for a [reset](heal.md#hooks-of-the-node-agent); `{gpus}` are the uuids, `{pci}` the bus "
+            "ids; empty: the agent refuses"
+        ),
+    ] = ""
+    reboot_command: Annotated[
+        str,
+        Meta(
+            description="runs for a reboot; the agent then sees the processes of the host; empty: it refuses"
+        ),
+    ] = ""
+    command_seconds: Annotated[
+        int, Meta(ge=1, le=3600, description="when such a command is ended")
+    ] = 300
+
+
 class NodeAgent(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
@@ -329,6 +352,7 @@ class NodeAgent(
         dict[str, Any],
         Meta(description="[rules](node-agent-health.md) about faults of GPUs, before ours"),
     ] = {}
+    heal: AgentHeal = AgentHeal()
     metrics_port: Annotated[
         int,
         Meta(

@@ -18,9 +18,13 @@ REHEARSE: Final = (
     "dovetail.dev/prepare-rehearsal"  # an id: the agent is to plan a claim, without writing
 )
 REHEARSED: Final = "dovetail.dev/prepare-rehearsed"  # the agent's answer
+HEAL_REQUEST: Final = "dovetail.dev/heal-request"  # what the healer asks of the node
+HEAL_RESPONSE: Final = "dovetail.dev/heal-response"  # the word of the agent, or of a person
 
 OK: Final = "ok"
 REFUSED: Final = "refused"
+DONE: Final = "done"
+FAILED: Final = "failed"
 
 
 class Rehearsal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -30,6 +34,40 @@ class Rehearsal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     result: str  # ok | refused
     device: str = ""
     message: str = ""
+
+
+class HealRequest(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A remedy that the node is asked for, and the GPUs it is for."""
+
+    id: str
+    action: str
+    gpus: tuple[str, ...]
+
+
+class HealResponse(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What became of a remedy: done, failed, or refused, which means that it was not tried."""
+
+    id: str
+    result: str
+    message: str = ""
+
+
+def heal_response_of(annotations: Mapping[str, str]) -> HealResponse | None:
+    """The word about a remedy; None where there is none that can be read."""
+    try:
+        return msgspec.json.decode(annotations.get(HEAL_RESPONSE, ""), type=HealResponse)
+    except msgspec.MsgspecError:
+        return None
+
+
+def open_heal_request(annotations: Mapping[str, str]) -> HealRequest | None:
+    """The remedy that is asked for and has no answer yet."""
+    try:
+        request = msgspec.json.decode(annotations.get(HEAL_REQUEST, ""), type=HealRequest)
+    except msgspec.MsgspecError:
+        return None
+    response = heal_response_of(annotations)
+    return None if response is not None and response.id == request.id else request
 
 
 def rehearsal_of(annotations: Mapping[str, str]) -> Rehearsal | None:

@@ -32,6 +32,10 @@ class GpuUnresponsive(GpuFailure):
     """The driver did not answer in time: repeat later; the call may still finish."""
 
 
+class DriverPaused(GpuFailure):
+    """The agent keeps away from the driver on purpose, while a GPU is reset: repeat later."""
+
+
 class DriverUnavailable(GpuFailure):
     """No NVIDIA driver answers on this node now, or it was replaced meanwhile: repeat later."""
 

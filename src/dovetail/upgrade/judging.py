@@ -11,6 +11,7 @@ from typing import Final, assert_never
 
 from dovetail.kubetypes import object_set, registry
 from dovetail.kubetypes.custom import stack_upgrades
+from dovetail.model import node_annotations
 from dovetail.upgrade import read_facts
 from dovetail.upgrade.adapters import adapter, adapter_choice, driver_pods, node_facts
 from dovetail.upgrade.adapters.node_facts import NodeFacts
@@ -25,7 +26,7 @@ from dovetail.upgrade.machine.cluster_facts import (
     Versions,
 )
 from dovetail.upgrade.validation import validation_facts, validation_verdict
-from dovetail.upgrade.validation.validation_checks import Checks
+from dovetail.upgrade.validation.validation_checks import Checks, Subject
 
 # Parts of a spec by the field of a target that brings them.
 _FIELDS: Final[Mapping[str, str]] = {
@@ -46,12 +47,35 @@ def judges_of(objects: object_set.ObjectSet, checks: Checks) -> Judges:
 
     def installing(node: str, versions: Versions, seconds: int) -> Judgement:
         facts = fleet.of(node, applying_seconds=seconds)
-        return _installing(facts, versions) if facts is not None else Ongoing(_UNKNOWN)
+        if facts is None:
+            return Ongoing(_UNKNOWN)
+        judgement = _installing(facts, versions)
+        is_done = isinstance(judgement, Passed)
+        return _rehearsal_asked(objects, checks, node, versions) if is_done else judgement
 
     def validity(node: str, versions: Versions) -> Judgement:
         return _validity(objects, checks, node, versions)
 
     return Judges(readiness, installing, validity)
+
+
+def _rehearsal_asked(
+    objects: object_set.ObjectSet, checks: Checks, node: str, versions: Versions
+) -> Judgement:
+    """Passed once the node agent is asked whether it could prepare a claim, where the checks want to know."""
+    stored = objects.get(object_set.Key(registry.NODE.unique_name, "", node))
+    is_wanted = any(check.check is Subject.PREPARE for check in checks.checks)
+    if stored is None or not is_wanted:
+        return Passed()
+    target = " ".join(f"{part}={version}" for part, version in sorted(versions.items()))
+    # Another pool generation is another installation: what was answered before it counts no more.
+    generation = validation_facts.pool_state(objects, node).generation
+    request = f"{target} generation={generation}"
+    if stored.struct.metadata.annotations.get(node_annotations.REHEARSE) == request:
+        return Passed()
+    why = "asks the node agent whether it could prepare a claim"
+    patch = adapter.NodePatch(node=node, annotations={node_annotations.REHEARSE: request}, why=why)
+    return Ongoing(why, (patch,))
 
 
 def _validity(

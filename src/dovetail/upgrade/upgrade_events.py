@@ -1,34 +1,28 @@
 """Records the phases of nodes and upgrades as events, on the node and on the object.
 
-Given the status that is written. An event's name follows from what it says, so that a process that starts again creates
-none twice; one that is older than the server keeps events is not created again. Never decides.
+Given the status that is written. What is older than the server keeps events is not recorded again. Never decides.
 """
 
 from __future__ import annotations
 
 import datetime
-import hashlib
 from typing import Any, Final
 
 from dovetail import timestamps
-from dovetail.kubetypes import codec, registry
+from dovetail.kubetypes import registry
 from dovetail.kubetypes.custom.stack_upgrades import NodePhase, NodeStatus, StackUpgrade
 from dovetail.ports import api as apis
-from dovetail.ports import failures
+from dovetail.upgrade import recorded_events
 
-NAMESPACE: Final = "default"  # of events about objects without one
 KEPT_SECONDS: Final = 3600  # kube-apiserver --event-ttl
-MAX_NOTE: Final = 1024  # events.k8s.io/v1
 WARNINGS: Final = frozenset({NodePhase.FAILED, NodePhase.ROLLED_BACK})
-REPORTER: Final = "dovetail-lifecycle"
 
 
 class UpgradeEvents:
     """Creates events, each once."""
 
     def __init__(self, api: apis.Api) -> None:
-        self._api = api
-        self._known: set[str] = set()
+        self._events = recorded_events.RecordedEvents(api)
 
     async def record(self, upgrade: StackUpgrade, now: datetime.datetime) -> None:
         """Creates what the status says and this process has not recorded yet."""
@@ -49,7 +43,7 @@ class UpgradeEvents:
     async def _node_event(
         self, upgrade: StackUpgrade, node: NodeStatus, now: datetime.datetime
     ) -> None:
-        about = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.name}
+        about = recorded_events.about_node(node.name)
         words = f"upgrade {upgrade.metadata.name}: {node.phase} since {node.since}"
         kind = "Warning" if node.phase in WARNINGS else "Normal"
         # What a node waits for changes often; only ends are worth their reason.
@@ -60,29 +54,8 @@ class UpgradeEvents:
     async def _create(
         self, about: dict[str, Any], reason: str, note: str, kind: str, now: datetime.datetime
     ) -> None:
-        digest = hashlib.sha256(f"{about['uid']} {reason} {note}".encode()).hexdigest()[:16]
-        name = f"{about['name'][:200]}.{digest}"
-        if name in self._known:
-            return
-        event = {
-            "apiVersion": registry.EVENT.api_version,
-            "kind": registry.EVENT.name,
-            "metadata": {"name": name, "namespace": NAMESPACE},
-            "eventTime": timestamps.to_micro_text(now),
-            "reportingController": f"dovetail.dev/{REPORTER}",
-            "reportingInstance": REPORTER,
-            "action": "Upgrade",
-            "reason": reason,
-            "regarding": about,
-            "note": note[:MAX_NOTE],
-            "type": kind,
-        }
-        try:
-            target = apis.Target(registry.EVENT, NAMESPACE)
-            await self._api.create(target, codec.encode_tree(event), brief=True)
-        except (failures.AlreadyThere, failures.Refused):
-            pass
-        self._known.add(name)
+        event = recorded_events.Happening(about, reason, note, kind=kind, action="Upgrade")
+        await self._events.record(event, now)
 
 
 def _is_recent(text: str, now: datetime.datetime) -> bool:

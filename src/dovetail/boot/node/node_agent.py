@@ -51,6 +51,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     boot_id_file: Path = Path("/proc/sys/kernel/random/boot_id")
     nvidia_cdi_hook: Path = Path("/usr/bin/nvidia-cdi-hook")
     health_policy: Path | None = None  # the administrator's rules, which go before ours
+    reset_command: str = ""  # carries out the healer's resets; {gpus} and {pci} stand for the GPUs
+    reboot_command: str = ""
+    hook_seconds: float = 300.0  # until such a command is ended
     metrics_address: str = ""  # HOST:PORT; empty serves none
     device_metrics: float = 5.0  # seconds between readings of the GPUs' use; 0 exports none
 

@@ -15,7 +15,14 @@ from typing import Final
 
 from dovetail import errors
 from dovetail.boot import clocks
-from dovetail.boot.node import node_agent, node_gpus, node_health, node_metering, node_publication
+from dovetail.boot.node import (
+    node_agent,
+    node_gpus,
+    node_health,
+    node_metering,
+    node_publication,
+    node_requests,
+)
 from dovetail.kube import client
 from dovetail.kube.http import transport
 from dovetail.node.claims import assembly, plan_prepare
@@ -70,6 +77,16 @@ async def open_work(
     plugin = dra_plugin.DraPlugin(paths, claims, stream, meter_=meter_)
     serving = _Serving(gpus, claims, plugin)
     gpus.on_change(publication.update)
+    requests = node_requests.requests(
+        options,
+        gpus,
+        claims,
+        health=health,
+        publication=publication,
+        api=api,
+        folder=paths.plugin_directory,
+        clock=clock,
+    )
 
     async def publish() -> None:
         await serving.is_serving.wait()
@@ -89,6 +106,10 @@ async def open_work(
         await gpus.driver_found()
         await health.monitor.run()
 
+    async def answer_requests() -> None:
+        await serving.is_serving.wait()
+        await requests.run()
+
     async def keep_claims() -> None:
         await serving.is_serving.wait()
         await claims.run()
@@ -99,6 +120,7 @@ async def open_work(
         "claims": keep_claims,
         "health": watch_health,
         "health report": judge,
+        "requests": answer_requests,
     }
 
     def ready() -> Mapping[str, bool]:

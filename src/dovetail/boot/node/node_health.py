@@ -28,6 +28,7 @@ HEALTH_FILE: Final = "health.json"
 class NodeHealth(NamedTuple):
     """What watches the GPUs of a node, and what reports to the cluster."""
 
+    source: driver_source.DriverSource
     monitor: health_monitor.HealthMonitor
     report: node_report.NodeReport
     policy: HealthPolicy
@@ -58,7 +59,7 @@ def health_of(
         clock=clock,
     )
     report = node_report.NodeReport(api, node_name=options.node_name, clock=clock, policy=policy)
-    return NodeHealth(monitor, report, policy)
+    return NodeHealth(source, monitor, report, policy)
 
 
 def policy_of(file: Path | None) -> HealthPolicy:

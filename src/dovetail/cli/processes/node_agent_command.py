@@ -162,6 +162,24 @@ _PLACES: Final = _options(
         help="The hook program, as the host's container runtime sees it.",
     ),
 )
+_HEALING: Final = _options(
+    click.option(
+        "--reset-command",
+        metavar="COMMAND",
+        default="",
+        help="Run for a reset that the healer asks for: {gpus} are the uuids, {pci} the bus ids.",
+    ),
+    click.option(
+        "--reboot-command", metavar="COMMAND", default="", help="Run for a reboot it asks for."
+    ),
+    click.option(
+        "--hook-seconds",
+        type=click.FloatRange(1, 3600),
+        default=300.0,
+        show_default=True,
+        help="When such a command is ended.",
+    ),
+)
 _OBSERVATION: Final = _options(
     click.option(
         "--health-policy",
@@ -200,6 +218,7 @@ _OBSERVATION: Final = _options(
 @_CLUSTER
 @_GPUS
 @_PLACES
+@_HEALING
 @_OBSERVATION
 @click.option("--pod-uid", envvar="POD_UID", default="", hidden=True)
 def command(

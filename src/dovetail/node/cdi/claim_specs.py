@@ -56,12 +56,20 @@ class ClaimSpecs:
 
     def write(self, uid: str, devices: Sequence[ClaimDevice], *, driver_version: str) -> None:
         """Writes the file of a claim, in place of an older one."""
-        unique = {device.name: device for device in devices}  # two shares of one device are one
-        entries = tuple(self._entry(uid, device) for device in unique.values())
-        common = self.common(driver_version)
-        content = spec.text(spec.spec_of(KIND, entries, common))
+        content = self.content(uid, devices, driver_version=driver_version)
         self._paths.cdi_folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         durable_files.replace(self.path(uid), content, mode=_MODE)
+
+    def content(self, uid: str, devices: Sequence[ClaimDevice], *, driver_version: str) -> bytes:
+        """What the file of a claim says. Raises as `write`, and writes nothing."""
+        unique = {device.name: device for device in devices}  # two shares of one device are one
+        entries = tuple(self._entry(uid, device) for device in unique.values())
+        return spec.text(spec.spec_of(KIND, entries, self.common(driver_version)))
+
+    def rehearse_write(self) -> None:
+        """Raises OSError if no file could be written."""
+        self._paths.cdi_folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        durable_files.rehearse(self._paths.cdi_folder)
 
     def remove(self, uid: str) -> None:
         """Deletes the file; nothing happens if there is none."""

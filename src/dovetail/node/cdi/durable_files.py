@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 _TEMPORARY: Final = ".dovetail-new"
+_PROBE_BYTES: Final = 16384  # more than a claim's file has
 
 
 def replace(path: Path, content: bytes, *, mode: int) -> None:
@@ -33,6 +34,19 @@ def replace(path: Path, content: bytes, *, mode: int) -> None:
             remove(temporary)
         # People know the file by its own name, not by that of the temporary one.
         raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def rehearse(folder: Path) -> None:
+    """Writes, syncs and removes a small file. Raises OSError where `replace` would fail in this folder."""
+    probe = folder / f".rehearsal{_TEMPORARY}"  # by another process at the same time, too
+    try:
+        with probe.open("wb") as file:
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink(missing_ok=True)
 
 
 def remove(path: Path) -> None:

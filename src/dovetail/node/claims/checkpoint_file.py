@@ -63,6 +63,10 @@ class CheckpointFile:
                 "Free space on its disk or make its folder writable"
             ) from None
 
+    def rehearse_write(self) -> None:
+        """Raises OSError if no change could be recorded."""
+        durable_files.rehearse(self.path.parent)
+
     def set_aside(self) -> Path:
         """Renames a file that cannot be trusted, for people to look at, so that a new one can begin."""
         target = self.path.with_name(_SET_ASIDE)

@@ -8,9 +8,10 @@ that the kubelet gave up on is finished all the same. Never raises for a claim; 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
@@ -18,7 +19,7 @@ from dovetail import errors
 from dovetail.kubetypes import codec, registry
 from dovetail.kubetypes.resource import claims
 from dovetail.node.cdi.claim_specs import device_id
-from dovetail.node.claims import checkpoint, device_names, plan_prepare, recovery
+from dovetail.node.claims import checkpoint, device_names, plan_prepare, recovery, rehearsal
 from dovetail.node.claims.claim_status import ClaimStatus
 from dovetail.node.claims.execution import Execution
 from dovetail.node.claims.gpu_locks import GpuLocks
@@ -84,6 +85,30 @@ class NodeClaims:
             return tuple(recovery.trusted(self._execution).claims.values())
         except errors.StateError:
             return ()
+
+    async def rehearse(self, devices_of: rehearsal.DevicesOf) -> tuple[rehearsal.Rehearsed, ...]:
+        """A device of each GPU that no claim holds, which could be prepared now. Raises DovetailError or OSError."""
+        free = await self._in_thread(lambda: rehearsal.free_gpus(self._execution))
+        ready: list[rehearsal.Rehearsed] = []
+        for minor in free:
+            work = functools.partial(
+                rehearsal.rehearse, self._execution, self._settings, minor, devices_of(minor)
+            )
+            async with self._locks.held([minor]):
+                ready.append(await self._in_thread(work))
+        return tuple(ready)
+
+    @contextlib.asynccontextmanager
+    async def held_back(self, minors: Iterable[int]) -> AsyncIterator[tuple[checkpoint.Claim, ...]]:
+        """Prepares and undoes nothing on these GPUs meanwhile; the claims that hold them. Raises StateError."""
+        wanted = set(minors)
+        async with self._locks.held(wanted):
+            known = await self._in_thread(lambda: recovery.trusted(self._execution))
+            yield tuple(
+                claim
+                for claim in known.claims.values()
+                if any(held.gpu_minor in wanted and not held.is_admin for held in claim.devices)
+            )
 
     async def prepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, Prepared | Failed]:
         """By claim uid."""

@@ -9,7 +9,7 @@ judges a reading.
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from dovetail.node import gpu_control, health_reading
@@ -89,6 +89,11 @@ class DriverSource:
         self._gpus = {minor: self._gpus[minor] for minor in self._lost} | present
         self._register_again()
 
+    def note_reset(self, minors: Iterable[int]) -> None:
+        """The agent has had these GPUs reset: earlier errors are over, also those that no reading shows."""
+        for minor in minors:
+            self._resets.put(GpuReset(minor=minor))
+
     def readings(self) -> tuple[GpuReading, ...]:
         """A look at every GPU, also at those that are lost."""
         minors = sorted(self._gpus)
@@ -115,6 +120,9 @@ class DriverSource:
             reading = self._read(minor)
         except gpu_control.GpuGone:
             return GpuReading(minor=minor, is_lost=True)
+        except gpu_control.DriverPaused:  # no news
+            last = self._last.get(minor)
+            return GpuReading(minor=minor) if last is None else translated(last)
         except gpu_control.GpuFailure:
             return GpuReading(minor=minor, is_monitored=False)
         return self._noted(reading)

@@ -114,6 +114,21 @@ class NvmlControl:
         uuid = self._read(minor, job, "read the uuid")
         nvidia_smi.set_time_slice(self._session.driver_root, uuid, time_slice)
 
+    def processes(self, minor: int) -> tuple[int, ...]:
+        """The ids of processes that hold the GPU, or a part of it."""
+
+        def job(opened: Opened, handle: Any) -> tuple[int, ...]:
+            nvml = opened.nvml
+            calls = (
+                nvml.nvmlDeviceGetComputeRunningProcesses,
+                nvml.nvmlDeviceGetMPSComputeRunningProcesses,
+                nvml.nvmlDeviceGetGraphicsRunningProcesses,
+            )
+            listed = (optional(opened, call, handle) or () for call in calls)
+            return tuple(sorted({int(process.pid) for each in listed for process in each}))
+
+        return self._read(minor, job, "list its processes")
+
     def health(self, minor: int) -> HealthReading:
         """What the GPU's sensors and counters say now. Raises GpuGone for a lost GPU."""
 

@@ -77,7 +77,7 @@ def identity(session: Session, index: int) -> Identity | UnreadGpu:
 
     try:
         return session.read(lane_of_index(index), job, doing=f"find GPU at index {index}")
-    except gpu_control.DriverUnavailable:
+    except (gpu_control.DriverUnavailable, gpu_control.DriverPaused):
         raise
     except gpu_control.GpuFailure as failure:
         is_lost = isinstance(failure, gpu_control.GpuGone)
@@ -103,7 +103,7 @@ def _facts(
 
     try:
         return session.read(lane_of_index(gpu.index), job, doing=f"read GPU {gpu.minor}")
-    except gpu_control.DriverUnavailable:
+    except (gpu_control.DriverUnavailable, gpu_control.DriverPaused):
         raise
     except gpu_control.GpuFailure as failure:
         return UnreadGpu(

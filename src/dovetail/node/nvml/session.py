@@ -106,9 +106,10 @@ class Session:
         self._binding: tuple[tuple[object, ...], ModuleType] | None = None
         self._opening = threading.Lock()
         self._swapping = threading.Lock()
-        self._usage = threading.Lock()
+        self._usage = threading.Condition()
         self._active_count = 0
         self._is_reopening = False
+        self._is_paused = False
         self._overdue: dict[str, _Work[Any]] = {}
         self._overdue_lock = threading.Lock()
 
@@ -150,6 +151,26 @@ class Session:
         with self._in_use():
             pass
 
+    @contextlib.contextmanager
+    def paused(self, *, seconds: float = CALL_SECONDS) -> Iterator[None]:
+        """Keeps the library closed meanwhile: a GPU that a process has open cannot be reset. New work fails at once.
+
+        Raises GpuUnresponsive if work that was under way does not end in time.
+        """
+        with self._usage:
+            self._is_paused = True
+            is_quiet = self._usage.wait_for(lambda: self._active_count == 0, timeout=seconds)
+        try:
+            if not is_quiet:
+                raise gpu_control.GpuUnresponsive(
+                    f"the agent's own work with the driver did not end within {seconds:g} s"
+                )
+            self._drop(self._opened)
+            yield
+        finally:
+            with self._usage:
+                self._is_paused = False
+
     def close(self) -> None:
         """Ends the session. Work that hangs keeps its thread until the process ends."""
         self.reopen()
@@ -157,12 +178,15 @@ class Session:
     @contextlib.contextmanager
     def _in_use(self) -> Iterator[None]:
         with self._usage:
+            if self._is_paused:
+                raise gpu_control.DriverPaused("a GPU of this node is being reset; try again")
             self._active_count += 1
         try:
             yield
         finally:
             with self._usage:
                 self._active_count -= 1
+                self._usage.notify_all()
                 if self._is_reopening and self._active_count == 0:
                     self._is_reopening = False
                     self._drop(self._opened)

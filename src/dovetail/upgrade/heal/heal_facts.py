@@ -17,13 +17,14 @@ from dovetail.answer.drain import drain_filters
 from dovetail.answer.replica import gang_departure
 from dovetail.answer.replica.replica import Replica
 from dovetail.answer.what_if import displaced_pods
-from dovetail.kubetypes import registry
+from dovetail.kubetypes import object_set, registry
 from dovetail.kubetypes.core import nodes, pods
 from dovetail.kubetypes.resource import slices
-from dovetail.model import gangs, node_pools, reservations
+from dovetail.model import gangs, node_annotations, node_pools, reservations
 from dovetail.node.health import node_report
+from dovetail.upgrade import read_facts
 from dovetail.upgrade.heal import heal_record, remedy_ladder
-from dovetail.upgrade.heal.heal_record import MovedPod, Record, Response, Unreadable
+from dovetail.upgrade.heal.heal_record import MovedPod, Record, Unreadable
 from dovetail.upgrade.heal.remedy_ladder import SeenFault
 
 UPGRADE_STATE: Final = "nvidia.com/gpu-driver-upgrade-state"  # of the GPU Operator
@@ -68,15 +69,10 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     gpu_pods: tuple[str, ...] = ()  # uids, also of those whose GPU is not known
     all_pods: tuple[str, ...] = ()  # uids of what a drain would move
     record: Record | Unreadable = Record()
-    response: Response | None = None
+    response: node_annotations.HealResponse | None = None
     taints: tuple[nodes.Taint, ...] = ()
-    upgrade_state: str = ""
+    upgrade: str = ""  # that works on the node, for a sentence
     unlocated: str = ""  # faults of GPUs that no device shows
-
-    @property
-    def is_upgrading(self) -> bool:
-        """Whether the GPU Operator works on the node."""
-        return self.upgrade_state not in _SETTLED
 
 
 class HealFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +93,30 @@ class HealFacts(msgspec.Struct, frozen=True, kw_only=True):
                 if uid in self.pods
             )
         )
+
+
+def has_work(objects: object_set.ObjectSet) -> bool:
+    """Whether nodes and slices alone show a fault or a record: else the healer needs nothing more."""
+    devices = (
+        device
+        for stored in objects.listed(registry.SLICE.name)
+        if isinstance(stored.struct, slices.ResourceSlice)
+        and stored.struct.spec.driver == node_pools.GPU_DRIVER
+        for device in stored.struct.spec.devices
+    )
+    if any(True for device in devices for _ in _faults(device)):
+        return True
+    present = (stored.struct for stored in objects.listed(registry.NODE.name))
+    return any(_is_noted(node) for node in present if isinstance(node, nodes.Node))
+
+
+def _is_noted(node: nodes.Node) -> bool:
+    """Whether a Node says itself that it is healed, or that its GPUs are not well."""
+    is_unwell = any(
+        each.type == node_report.CONDITION and each.status == "False"
+        for each in node.status.conditions
+    )
+    return is_unwell or heal_record.RECORD in node.metadata.annotations
 
 
 def read(replica: Replica) -> HealFacts:
@@ -140,11 +160,20 @@ def _node(
         ),
         all_pods=tuple(sorted(movable)),
         record=heal_record.record_of(annotations),
-        response=heal_record.response_of(annotations),
+        response=node_annotations.heal_response_of(annotations),
         taints=node.spec.taints,
-        upgrade_state=node.metadata.labels.get(UPGRADE_STATE, ""),
+        upgrade=_upgrade(node),
         unlocated=health.message if health is not None and is_unlocated else "",
     )
+
+
+def _upgrade(node: nodes.Node) -> str:
+    """What is being installed on the node: faults are to be expected then, and the node is drained already."""
+    fences = [taint.value for taint in node.spec.taints if taint.key == read_facts.FENCE]
+    if fences:
+        return f"StackUpgrade {fences[0]} has fenced the node"
+    state = node.metadata.labels.get(UPGRADE_STATE, "")
+    return "" if state in _SETTLED else f"the GPU Operator has the node in {state}"
 
 
 def _gpus(replica: Replica, placed: Mapping[str, pods.Pod]) -> dict[str, dict[str, GpuFacts]]:

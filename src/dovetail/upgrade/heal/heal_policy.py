@@ -31,6 +31,7 @@ class HealPolicy(
     breaker_seconds: Seconds = 300
     reset_seconds: Seconds = 900  # from the request until a remedy counts as failed
     reboot_seconds: Seconds = 1_800
+    pass_seconds: Seconds = 10  # between two looks at the cluster
     highest: Rung = Rung.REPLACE
     restart_applications: bool = False
     evict_bare_pods: bool = False  # no controller creates them again

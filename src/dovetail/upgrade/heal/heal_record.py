@@ -1,7 +1,8 @@
 """What the healer keeps on a Node: the remedy under way and those tried before, and what it asks of the node.
 
 Three annotations. `dovetail.dev/heal` is the healer's alone; `heal-request` asks the node agent or a person for a
-reset, a reboot or a replacement; `heal-response` is their word. Given and returns annotations. Never writes.
+reset, a reboot or a replacement; `heal-response` is their word (`model/node_annotations`). Given and returns
+annotations. Never writes.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from typing import Final
 
 import msgspec
 
+from dovetail.model import node_annotations
 from dovetail.upgrade.heal.remedy_ladder import Rung
 
 RECORD: Final = "dovetail.dev/heal"
-REQUEST: Final = "dovetail.dev/heal-request"
-RESPONSE: Final = "dovetail.dev/heal-response"
+REQUEST: Final = node_annotations.HEAL_REQUEST
+RESPONSE: Final = node_annotations.HEAL_RESPONSE
 FENCE: Final = "dovetail.dev/healing"  # taint of a node whose remedy concerns all of it
 
 
@@ -74,22 +76,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.phase is not Phase.IDLE
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What the node is asked for."""
-
-    id: str
-    action: Rung
-    gpus: tuple[str, ...]
-
-
-class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """What the node agent or a person says: done, failed or refused."""
-
-    id: str
-    result: str
-    message: str = ""
-
-
 class Unreadable(msgspec.Struct, frozen=True):
     """A record that another writer broke."""
 
@@ -107,20 +93,14 @@ def record_of(annotations: Mapping[str, str]) -> Record | Unreadable:
         return Unreadable(str(error))
 
 
-def response_of(annotations: Mapping[str, str]) -> Response | None:
-    """The word about a request; None where there is none that can be read."""
-    try:
-        return msgspec.json.decode(annotations.get(RESPONSE, ""), type=Response)
-    except msgspec.MsgspecError:
-        return None
-
-
 def annotations_of(record: Record) -> dict[str, str | None]:
     """The annotations that go with a record, None for those to remove. One patch writes them all."""
     is_empty = not record.is_active and not record.attempts
     request = None
     if record.phase is Phase.REQUESTED:
-        asked = Request(id=record.id, action=record.rung, gpus=record.gpus)
+        asked = node_annotations.HealRequest(
+            id=record.id, action=record.rung.value, gpus=record.gpus
+        )
         request = msgspec.json.encode(asked).decode()
     changes: dict[str, str | None] = {
         RECORD: None if is_empty else msgspec.json.encode(record).decode(),

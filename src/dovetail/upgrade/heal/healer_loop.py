@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
@@ -23,12 +23,12 @@ from dovetail.model import policy as policies
 from dovetail.node.health.policy_table import HealthPolicy
 from dovetail.ports import api as api_port
 from dovetail.ports import clock as clock_port
-from dovetail.ports import failures
-from dovetail.upgrade.heal import heal_facts, heal_policy, heal_record, healing
+from dovetail.ports import failures, meter
+from dovetail.upgrade.heal import heal_facts, heal_policy, heal_record, heal_report, healing
 from dovetail.upgrade.heal.heal_record import MovedPod
 from dovetail.upgrade.heal.healing import Action, Step
 
-PASS_SECONDS: Final = 10.0
+BUSY_SECONDS: Final = 2.0  # after a pass that wrote: the next step is due
 KINDS: Final = replica.KINDS  # what `read` has to read
 
 LOG: Final = logging.getLogger(__name__)
@@ -43,29 +43,22 @@ async def run(
     *,
     policy: heal_policy.HealPolicy = heal_policy.DEFAULT,
     table: HealthPolicy = HealthPolicy(),  # noqa: B008 frozen
+    meter_: meter.Meter | None = None,
 ) -> None:
     """Heals until cancelled. What the server refuses is tried again with the next pass."""
-    healer = Healer(api, clock, policy=policy, table=table)
+    healer = Healer(api, clock, policy=policy, table=table, meter_=meter_)
     while True:
+        is_busy = False
         try:
-            await healer.pass_once(await read())
+            steps = await healer.pass_once(await read())
+            is_busy = any(step.action in healing.CHANGES for step in steps)
         except failures.Fenced:
             raise
         except failures.ApiFailure as failure:
             LOG.warning("heal.pass.failed: %s", failure)
-        await clock.sleep(PASS_SECONDS)
-
-
-def steps_for(
-    objects: object_set.ObjectSet,
-    clock: clock_port.Clock,
-    policy: heal_policy.HealPolicy,
-    table: HealthPolicy,
-) -> tuple[Step, ...]:
-    """What would be done now."""
-    now = clock.now()
-    copy = replica.Replica(objects, policies.Policy(), now)
-    return healing.decide(heal_facts.read(copy), policy, table, now=now.timestamp())
+        await clock.sleep(
+            min(BUSY_SECONDS, policy.pass_seconds) if is_busy else policy.pass_seconds
+        )
 
 
 class Healer:
@@ -78,27 +71,33 @@ class Healer:
         *,
         policy: heal_policy.HealPolicy,
         table: HealthPolicy,
+        meter_: meter.Meter | None = None,
     ) -> None:
         self._api = api
         self._clock = clock
         self._policy = policy
         self._table = table
-        self._reported: dict[str, tuple[str, str]] = {}
+        self._report = heal_report.HealReport(api, meter_ or meter.NoMeter())
 
     async def pass_once(self, objects: object_set.ObjectSet) -> tuple[Step, ...]:
         """One step for each node. A node whose write fails waits for the next pass; the others go on."""
-        steps = steps_for(objects, self._clock, self._policy, self._table)
+        now = self._clock.now()
+        facts = heal_facts.read(replica.Replica(objects, policies.Policy(), now))
+        steps = healing.decide(facts, self._policy, self._table, now=now.timestamp())
+        self._report.passed(steps)
+        records = {node.name: node.record for node in facts.nodes}
         for step in steps:
-            self._report(step)
             try:
                 await self._carry_out(step, objects)
             except (failures.Conflict, failures.Missing) as failure:
                 LOG.info("heal.step.outdated node=%s: %s", step.node, failure)
+                continue
+            await self._report.decided(step, records[step.node], now)
         return steps
 
     async def _carry_out(self, step: Step, objects: object_set.ObjectSet) -> None:
         if step.action is Action.MOVE:
-            await self._move(step.pods)
+            await self._move(step)
         elif step.record is not None:
             node = objects.get(object_set.Key(registry.NODE.name, "", step.node))
             if node is not None and isinstance(node.struct, nodes.Node):
@@ -119,19 +118,19 @@ class Healer:
         target = api_port.Target(registry.NODE, name=step.node)
         await self._api.patch(target, codec.encode_tree(change), brief=True)
 
-    async def _move(self, moved: Sequence[MovedPod]) -> None:
+    async def _move(self, step: Step) -> None:
         units: dict[str, list[MovedPod]] = {}
-        for pod in moved:
+        for pod in step.pods:
             units.setdefault(pod.unit, []).append(pod)
         for unit, members in units.items():
             answers = await asyncio.gather(*(self._evict(pod, True) for pod in members))
             refusals = [answer for answer in answers if answer]
             if refusals:
-                LOG.info("heal.unit.stays unit=%s pods=%d: %s", unit, len(members), refusals[0])
+                now = self._clock.now()
+                await self._report.unit_stays(step.node, unit, len(members), refusals[0], now)
                 continue
             for pod in members:
-                if refusal := await self._evict(pod, False):
-                    LOG.warning("heal.pod.stays pod=%s/%s: %s", pod.namespace, pod.name, refusal)
+                self._report.evicted(pod, await self._evict(pod, False))
 
     async def _evict(self, pod: MovedPod, is_rehearsal: bool) -> str:
         """Why the pod stays; empty where it goes, or is gone."""
@@ -143,13 +142,6 @@ class Healer:
         except failures.Protected as refusal:
             return str(refusal)
         return ""
-
-    def _report(self, step: Step) -> None:
-        """Every decision is logged once, with its reason."""
-        said = (step.action.value, step.reason)
-        if self._reported.get(step.node) != said:
-            self._reported[step.node] = said
-            LOG.info("heal.%s node=%s: %s", step.action, step.node, step.reason)
 
 
 def taints_with(

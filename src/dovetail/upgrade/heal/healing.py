@@ -13,9 +13,11 @@ from typing import Final
 
 import msgspec
 
+from dovetail.model import node_annotations
 from dovetail.node.health.policy_table import HealthPolicy
-from dovetail.upgrade.heal import remedy_ladder
+from dovetail.upgrade.heal import heal_limits, remedy_ladder
 from dovetail.upgrade.heal.heal_facts import GpuFacts, HealFacts, NodeFacts
+from dovetail.upgrade.heal.heal_limits import Rule, listed, names
 from dovetail.upgrade.heal.heal_policy import HealPolicy
 from dovetail.upgrade.heal.heal_record import (
     Attempt,
@@ -28,7 +30,6 @@ from dovetail.upgrade.heal.heal_record import (
 from dovetail.upgrade.heal.remedy_ladder import Diagnosis, Nothing, Person, Rung
 
 NODE_WIDE: Final = frozenset({Rung.DRAIN_AND_RESET, Rung.REBOOT, Rung.REPLACE})
-MOST_MOVED: Final = 1_500  # pods of one remedy: the record has to fit into an annotation
 
 
 class Action(StrEnum):
@@ -40,14 +41,15 @@ class Action(StrEnum):
     BEGIN = "begin"
     MOVE = "move"  # evict the pods of the record
     WAIT = "wait"
+    STUCK = "stuck"  # the node refuses the remedy: a person's work
     REQUEST = "request"
     WITHDRAW = "withdraw"  # the request, because work came back
     FINISH = "finish"
     FORGET = "forget"  # attempts that no longer count
 
 
-WRITES: Final = frozenset(
-    {Action.BEGIN, Action.REQUEST, Action.WITHDRAW, Action.FINISH, Action.FORGET}
+CHANGES: Final = frozenset(
+    {Action.BEGIN, Action.MOVE, Action.REQUEST, Action.WITHDRAW, Action.FINISH}
 )
 
 
@@ -61,6 +63,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     gpus: tuple[str, ...] = ()
     pods: tuple[MovedPod, ...] = ()
     record: Record | None = None  # to be written
+    rule: Rule | None = None  # that forbids the remedy
+    pool: str = ""  # whose breaker is open
 
 
 class _Due(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +94,7 @@ def decide(
             elif outcome is not None:
                 steps.append(outcome)
 
-    breakers = _Breakers(facts, policy, now=now)
+    breakers = heal_limits.Breakers(facts, policy, now=now)
     for each in sorted(due, key=lambda each: (each.diagnosis.fault.since, each.node.name)):
         steps.append(_begin(each, facts, policy, breakers, now=now))
     return tuple(steps)
@@ -125,15 +129,18 @@ def _go_on(
             node,
             record,
             Action.WITHDRAW,
-            f"{len(inside)} pods came back: {_names(inside)}; they are moved first",
+            f"{len(inside)} pods came back: {names(inside)}; they are moved first",
             record_=again,
         )
     if _is_over(node, record):
         return _finish(node, record, Result.HEALED, "the fault is gone", now=now)
     response = node.response
-    if response is not None and response.id == record.id and response.result != "done":
+    if response is not None and response.id == record.id:
         why = f"the node answered {response.result}: {response.message or 'without a reason'}"
-        return _finish(node, record, Result.FAILED, why, now=now)
+        if response.result == node_annotations.REFUSED:
+            return _left_to_a_person(node, record, why)
+        if response.result != node_annotations.DONE:
+            return _finish(node, record, Result.FAILED, why, now=now)
     seconds = now - record.requested
     limit = policy.reboot_seconds if record.rung in NODE_WIDE else policy.reset_seconds
     if record.rung is not Rung.REPLACE and seconds >= limit:
@@ -143,8 +150,19 @@ def _go_on(
         node,
         record,
         Action.WAIT,
-        f"{record.rung} of {_listed(record.gpus)} was asked for {seconds:.0f} s ago; next: "
+        f"{record.rung} of {listed(record.gpus)} was asked for {seconds:.0f} s ago; next: "
         f"{_by_hand(record)}",
+    )
+
+
+def _left_to_a_person(node: NodeFacts, record: Record, why: str) -> Step:
+    """A remedy that was not tried has not failed: a greater one would only move more pods, and be refused as well."""
+    return _step(
+        node,
+        record,
+        Action.STUCK,
+        f"{record.rung} of {listed(record.gpus)}: {why}; next: {_by_hand(record)}; to ask again: "
+        f"kubectl annotate node {node.name} {node_annotations.HEAL_RESPONSE}-",
     )
 
 
@@ -160,7 +178,7 @@ def _drain(node: NodeFacts, record: Record, facts: HealFacts, *, now: float) -> 
             node,
             record,
             Action.MOVE,
-            f"{len(staying)} pods of {_listed(units)} leave {_listed(record.gpus)} before "
+            f"{len(staying)} pods of {listed(units)} leave {listed(record.gpus)} before "
             f"{record.rung}",
             pods=_sorted(staying),
         )
@@ -172,16 +190,19 @@ def _drain(node: NodeFacts, record: Record, facts: HealFacts, *, now: float) -> 
     )
     if unplanned:
         wider = msgspec.structs.replace(record, moved=_sorted({*record.moved, *unplanned}))
-        reason = f"{len(unplanned)} more pods are there: {_names(unplanned)}"
+        reason = f"{len(unplanned)} more pods are there: {names(unplanned)}"
         return _step(node, record, Action.WITHDRAW, reason, record_=wider)
     if inside:
-        return _step(node, record, Action.WAIT, f"{len(inside)} pods are ending: {_names(inside)}")
+        return _step(node, record, Action.WAIT, f"{len(inside)} pods are ending: {names(inside)}")
+    if node.upgrade:
+        why = f"{node.upgrade}: {record.rung} of {listed(record.gpus)} is asked for after it"
+        return _step(node, record, Action.WAIT, why)
     asked = msgspec.structs.replace(record, phase=Phase.REQUESTED, requested=now, moved=())
     return _step(
         node,
         record,
         Action.REQUEST,
-        f"no pod is left on {_listed(record.gpus)}; {record.rung} is asked for, because of "
+        f"no pod is left on {listed(record.gpus)}; {record.rung} is asked for, because of "
         f"{record.fault}",
         record_=asked,
     )
@@ -211,7 +232,7 @@ def _finish(node: NodeFacts, record: Record, result: Result, why: str, *, now: f
         node,
         record,
         Action.FINISH,
-        f"{record.rung} of {_listed(record.gpus)}: {result}: {why}",
+        f"{record.rung} of {listed(record.gpus)}: {result}: {why}",
         record_=Record(attempts=(*record.attempts, attempt)),
     )
 
@@ -232,11 +253,9 @@ def _due(
     if not acting:
         return _quiet(node, record, found, policy, now=now)
     _, worst, rung = max(acting, key=lambda entry: remedy_ladder.height(entry[2]))
-    names = tuple(
-        gpu.name for gpu, _, each in acting if each is rung or rung is not Rung.RESTART_APP
-    )
+    own = tuple(gpu.name for gpu, _, each in acting if each is rung or rung is not Rung.RESTART_APP)
     every = tuple(gpu.name for gpu in node.gpus)
-    gpus = every if rung is Rung.DRAIN_AND_RESET else names
+    gpus = every if rung is Rung.DRAIN_AND_RESET else own
     return _Due(node=node, rung=rung, gpus=gpus, diagnosis=worst)
 
 
@@ -308,20 +327,23 @@ def _sentence(each: Diagnosis) -> str:
 
 
 def _begin(
-    due: _Due, facts: HealFacts, policy: HealPolicy, breakers: _Breakers, *, now: float
+    due: _Due, facts: HealFacts, policy: HealPolicy, breakers: heal_limits.Breakers, *, now: float
 ) -> Step:
     node = due.node
     inside = occupants(node, due.rung, due.gpus)
     moved = facts.moved(inside)
-    refusal = _refusal(due, facts, moved, policy) or breakers.refusal(node)
-    if refusal:
+    refusal = heal_limits.refusal(node, due.rung, moved, facts, policy) or breakers.refusal(node)
+    if refusal is not None:
+        is_breaker = refusal.rule is Rule.BREAKER
         return Step(
             node=node.name,
             action=Action.REFUSE,
-            reason=refusal,
+            reason=refusal.reason,
             rung=due.rung,
             gpus=due.gpus,
             pods=moved,
+            rule=refusal.rule,
+            pool=node.pool if is_breaker else "",
         )
     breakers.begun(node)
     assert isinstance(node.record, Record), "an unreadable record is refused before"
@@ -340,7 +362,7 @@ def _begin(
     return Step(
         node=node.name,
         action=Action.BEGIN,
-        reason=f"{due.rung} of {_listed(due.gpus)} because of {due.diagnosis.fault.name}, {said}; "
+        reason=f"{due.rung} of {listed(due.gpus)} because of {due.diagnosis.fault.name}, {said}; "
         f"{len(moved)} pods of {len(units)} gangs or single pods leave first",
         rung=due.rung,
         gpus=due.gpus,
@@ -349,84 +371,11 @@ def _begin(
     )
 
 
-def _refusal(due: _Due, facts: HealFacts, moved: Sequence[MovedPod], policy: HealPolicy) -> str:
-    """Why the remedy may not begin, apart from the breaker; empty if it may."""
-    node = due.node
-    if remedy_ladder.height(due.rung) > remedy_ladder.height(policy.highest):
-        return (
-            f"needs {due.rung}; the policy allows up to {policy.highest}; next: do it by hand, or "
-            "raise `highest`"
-        )
-    if node.is_upgrading:
-        return (
-            f"the GPU Operator has the node in {node.upgrade_state}; next: wait until its upgrade "
-            "is done"
-        )
-    if not node.is_ready and due.rung not in (Rung.REBOOT, Rung.REPLACE):
-        return f"the node is not ready: {due.rung} could not be seen; next: look at its kubelet"
-    bare = [pod for pod in moved if not facts.pods[pod.uid].has_controller]
-    if bare and not policy.evict_bare_pods:
-        return (
-            f"{len(bare)} pods have no controller that creates them again: {_names(bare)}; next: "
-            "delete them, or set evictBarePods"
-        )
-    if len(moved) > MOST_MOVED:
-        return f"{len(moved)} pods would have to leave; at most {MOST_MOVED}; next: do it by hand"
-    return ""
-
-
-class _Breakers:
-    """How many nodes of each pool are healed or were begun within the breaker's time."""
-
-    def __init__(self, facts: HealFacts, policy: HealPolicy, *, now: float) -> None:
-        self._policy = policy
-        self._sizes: dict[str, int] = {}
-        self._engaged: dict[str, set[str]] = {}
-        self._struck: dict[str, set[str]] = {}
-        for node in facts.nodes:
-            self._sizes[node.pool] = self._sizes.get(node.pool, 0) + 1
-            if self._is_engaged(node, now=now):
-                self._engaged.setdefault(node.pool, set()).add(node.name)
-            blocking = [fault for gpu in node.gpus for fault in gpu.faults if fault.is_blocking]
-            if any(now - fault.since < policy.breaker_seconds for fault in blocking):
-                self._struck.setdefault(node.pool, set()).add(node.name)
-
-    def refusal(self, node: NodeFacts) -> str:
-        """Why no remedy may begin on the node; empty if one may."""
-        size = self._sizes[node.pool]
-        allowed = self._policy.allowed(size)
-        struck = len(self._struck.get(node.pool, ()))
-        seconds = self._policy.breaker_seconds
-        if struck > allowed:
-            return (
-                f"breaker of pool {node.pool}: {struck} of {size} nodes failed within {seconds} s, "
-                f"more than {allowed}: a common cause is likely; next: look at driver, fabric, power"
-            )
-        engaged = self._engaged.get(node.pool, set()) - {node.name}
-        if len(engaged) >= allowed:
-            return (
-                f"breaker of pool {node.pool}: {len(engaged)} of {size} nodes are healed now or were "
-                f"begun within {seconds} s; {allowed} allowed; next: wait for {_listed(sorted(engaged))}"
-            )
-        return ""
-
-    def begun(self, node: NodeFacts) -> None:
-        """A remedy begins on the node."""
-        self._engaged.setdefault(node.pool, set()).add(node.name)
-
-    def _is_engaged(self, node: NodeFacts, *, now: float) -> bool:
-        if isinstance(node.record, Unreadable):
-            return True  # what was begun there is not known
-        recent = [
-            each for each in node.record.attempts if now - each.began < self._policy.breaker_seconds
-        ]
-        return node.record.is_active or bool(recent)
-
-
 def _unreadable(node: NodeFacts, record: Unreadable) -> Step:
     return Step(
         node=node.name,
         action=Action.REFUSE,
+        rule=Rule.RECORD,
         reason=f"annotation dovetail.dev/heal cannot be read ({record.why}); next: "
         f"kubectl annotate node {node.name} dovetail.dev/heal-",
     )
@@ -470,12 +419,3 @@ def _numbers(gpus: Sequence[str]) -> list[str]:
 
 def _sorted(moved: Sequence[MovedPod] | set[MovedPod]) -> tuple[MovedPod, ...]:
     return tuple(sorted(moved))
-
-
-def _names(moved: Sequence[MovedPod]) -> str:
-    return _listed([f"{pod.namespace}/{pod.name}" for pod in moved])
-
-
-def _listed(names: Sequence[str], *, most: int = 4) -> str:
-    shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
