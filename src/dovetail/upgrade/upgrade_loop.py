@@ -21,14 +21,20 @@ from dovetail.ports import failures, meter
 from dovetail.upgrade import instruction_writer, read_facts, upgrade_events
 from dovetail.upgrade.machine import instructions, upgrade_machine
 from dovetail.upgrade.machine.cluster_facts import Judges
-from dovetail.world.owners import facts_of_objects
 
 LOG = logging.getLogger("dovetail.lifecycle")
-# What is read in every pass while an upgrade is under way.
+# What is read while an upgrade is under way.
 KINDS: Final = (
-    *facts_of_objects.KINDS,
-    registry.BUDGET,
     registry.STACK_UPGRADE,
+    registry.NODE,
+    registry.SLICE,
+    registry.DEVICE_CLASS,
+    registry.TAINT_RULE,
+    registry.CLAIM,
+    registry.POD,
+    registry.BUDGET,
+    *registry.OWNERS,
+    *registry.PARENTS,
     *gpu_stack_kinds.ALL,
 )
 BUSY_SECONDS: Final = 2.0
