@@ -38,6 +38,7 @@ class InstructionWriter:
         self._name = upgrade.metadata.name
         self._objects = objects
         self._facts = facts
+        self.version = ""  # of the upgrade after our last write to it
 
     async def write_status(self, status: StackUpgradeStatus) -> None:
         """Writes the status, unless the object has changed since it was read."""
@@ -76,7 +77,8 @@ class InstructionWriter:
         version = self._upgrade.metadata.resource_version
         metadata = patch.get("metadata", {}) | {"resourceVersion": version}
         target = apis.Target(registry.STACK_UPGRADE, "", self._name, subresource)
-        await self._api.patch(target, codec.encode_tree(patch | {"metadata": metadata}))
+        answer = await self._api.patch(target, codec.encode_tree(patch | {"metadata": metadata}))
+        self.version = codec.decode_struct(codec.Generic, answer).metadata.resource_version
 
     # Fences
 
