@@ -20,6 +20,7 @@ from dovetail.devcluster import control_plane
 RESOURCE = "apis/resource.k8s.io/v1"
 PREFIXES = {
     "deviceclasses": RESOURCE,
+    "devicetaintrules": RESOURCE,
     "resourceclaims": RESOURCE,
     "resourceclaimtemplates": RESOURCE,
     "resourceslices": RESOURCE,
@@ -40,6 +41,7 @@ PREFIXES = {
     "queues": "apis/dovetail.dev/v1alpha1",
     "topologies": "apis/dovetail.dev/v1alpha1",
     "intents": "apis/dovetail.dev/v1alpha1",
+    "stackupgrades": "apis/dovetail.dev/v1alpha1",
     "priorityclasses": "apis/scheduling.k8s.io/v1",
     "jobsets": "apis/jobset.x-k8s.io/v1alpha2",
     "pytorchjobs": "apis/kubeflow.org/v1",

@@ -242,3 +242,16 @@ def test_its_own_writes_are_awaited_and_not_written_against() -> None:
     rig.run()
     assert ended(rig)
     assert [text for text in refused if "stackupgrade" in text.lower()] == []
+
+
+def test_how_an_upgrade_ended_is_an_event_and_so_is_its_last_node() -> None:
+    rig = SimulatedUpgrade(nodes=2)
+    rig.run()
+    rig.run(passes=1, until=lambda rig: False)
+    notes = {(event.reason, event.regarding.name) for event in rig.api.all(registry.EVENT)}
+    assert {("UpgradeCompleted", "roll"), ("StackDone", "gpu-0"), ("StackDone", "gpu-1")} <= notes
+    rig.api.settle()
+    count = len(rig.api.all(registry.EVENT))
+    rig._restart()
+    rig.run(passes=2, until=lambda rig: False)
+    assert len(rig.api.all(registry.EVENT)) == count, "another process records none twice"

@@ -42,11 +42,12 @@ KINDS: Final = (
 # A node leaves these phases only by what the server says at that moment: the first because work may have come, the
 # others because the node may have changed.
 CONFIRMED: Final = frozenset({NodePhase.DRAINING, NodePhase.APPLYING, NodePhase.VALIDATING})
+SOON_SECONDS: Final = 0.2  # after a pass that wrote, which is when there is most to do
 BUSY_SECONDS: Final = 2.0
 BUSY_SHARE: Final = (
     4.0  # times what a pass took, so that large clusters leave time for the Lease and for probes
 )
-IDLE_SECONDS: Final = 5.0
+IDLE_SECONDS: Final = 1.0  # a look at what the watch of upgrades has kept
 WRITES: Final = "dovetail_lifecycle_writes_total"
 PASSES: Final = "dovetail_lifecycle_passes_total"
 
@@ -111,16 +112,20 @@ class UpgradeLoop:
         self._meter = meter_ or meter.NoMeter()
         self._time = SteadyTime(clock)
         self._events = upgrade_events.UpgradeEvents(api)
+        self._has_written = False
         self._superseded: dict[str, str] = {}  # uid -> the version before our last write
 
     async def run(self) -> None:
         """Works until it is cancelled or fenced."""
         while True:
             began = self._clock.monotonic()
+            self._has_written = False
             is_active = await self.run_once()
+            pause = IDLE_SECONDS
+            if is_active:
+                pause = SOON_SECONDS if self._has_written else BUSY_SECONDS
             took = self._clock.monotonic() - began
-            pause = max(BUSY_SECONDS, BUSY_SHARE * took) if is_active else IDLE_SECONDS
-            await self._clock.sleep(pause)
+            await self._clock.sleep(max(pause, BUSY_SHARE * took))
 
     async def run_once(self) -> bool:
         """One pass over all upgrades; whether any is under way."""
@@ -128,10 +133,12 @@ class UpgradeLoop:
         self._meter.count(PASSES)
         upgrades = read_facts.upgrades_of(reading.objects)
         self._observe(upgrades)
-        active = [each for each in upgrades if needs_work(each)]
-        for upgrade in active:
+        for upgrade in upgrades:
             try:
-                await self._work_on(upgrade, reading)
+                if needs_work(upgrade):
+                    await self._work_on(upgrade, reading)
+                else:  # how it ended
+                    await self._events.record(upgrade, self._time.now(upgrade.status.updated_at))
             except failures.Fenced:
                 raise
             except failures.ApiFailure as failure:
@@ -140,7 +147,7 @@ class UpgradeLoop:
                     "lifecycle.write.failed: tried again",
                     extra={"upgrade": upgrade.metadata.name, "why": str(failure)},
                 )
-        return bool(active)
+        return any(map(needs_work, upgrades))
 
     async def _work_on(self, upgrade: StackUpgrade, reading: Reading) -> None:
         metadata = upgrade.metadata
@@ -156,7 +163,7 @@ class UpgradeLoop:
         try:
             if step.status != upgrade.status:
                 await writer.write_status(step.status)
-                self._count("status")
+                self._count_write("status")
                 self._log(upgrade, step)
                 return
             await self._events.record(upgrade, at.now)
@@ -179,10 +186,14 @@ class UpgradeLoop:
         """A write that fails for its own object leaves the others alone."""
         try:
             await writer.carry_out(order)
-            self._count(type(order).__name__.lower())
+            self._count_write(type(order).__name__.lower())
         except (failures.Protected, failures.Conflict, failures.Missing, failures.Refused) as no:
             self._count("refused")
             LOG.warning("lifecycle.refused: tried again", extra={"why": str(no)})
+
+    def _count_write(self, write: str) -> None:
+        self._has_written = True
+        self._count(write)
 
     def _count(self, write: str) -> None:
         self._meter.count(WRITES, write=write)
