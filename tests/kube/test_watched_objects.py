@@ -90,7 +90,7 @@ def test_a_kind_that_is_installed_later_joins(monkeypatch: pytest.MonkeyPatch) -
             transport.Transport(serving.connection(url)) as over,
             watched_objects.WatchedObjects(over, [registry.QUEUE], clocks.SystemClock()) as watched,
         ):
-            assert (await watched.now()).served == frozenset()
+            assert (await watched.now()).served == {}
             installed.append("queues")
             while registry.QUEUE not in (await watched.now()).served:
                 await asyncio.sleep(0)

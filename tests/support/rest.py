@@ -20,7 +20,6 @@ from dovetail.devcluster import control_plane
 RESOURCE = "apis/resource.k8s.io/v1"
 PREFIXES = {
     "deviceclasses": RESOURCE,
-    "devicetaintrules": RESOURCE,
     "resourceclaims": RESOURCE,
     "resourceclaimtemplates": RESOURCE,
     "resourceslices": RESOURCE,

@@ -255,3 +255,17 @@ def test_how_an_upgrade_ended_is_an_event_and_so_is_its_last_node() -> None:
     rig._restart()
     rig.run(passes=2, until=lambda rig: False)
     assert len(rig.api.all(registry.EVENT)) == count, "another process records none twice"
+
+
+def test_an_upgrade_that_stopped_is_degraded_and_says_by_which_rule() -> None:
+    rig = SimulatedUpgrade(nodes=3, spec={"stop": {"totalSeconds": 30}})
+    rig.run_pod("stays", "gpu-0")
+    rig.run()
+    assert rig.upgrade.status.phase is Phase.STOPPED
+    conditions = {each.type: each for each in rig.upgrade.status.conditions}
+    assert {name: each.status for name, each in conditions.items()} == {
+        "Progressing": "False",
+        "Completed": "False",
+        "Degraded": "True",
+    }
+    assert conditions["Degraded"].message == "takes longer than 30 s"

@@ -31,13 +31,20 @@ class InstructionWriter:
     """Writes for one upgrade, after one reading."""
 
     def __init__(
-        self, api: apis.Api, upgrade: StackUpgrade, objects: object_set.ObjectSet, facts: Facts
+        self,
+        api: apis.Api,
+        upgrade: StackUpgrade,
+        objects: object_set.ObjectSet,
+        facts: Facts,
+        *,
+        rules: registry.Kind = registry.TAINT_RULE,
     ) -> None:
         self._api = api
         self._upgrade = upgrade
         self._name = upgrade.metadata.name
         self._objects = objects
         self._facts = facts
+        self._rules = rules
         self.version = ""  # of the upgrade after our last write to it
 
     async def write_status(self, status: StackUpgradeStatus) -> None:
@@ -101,8 +108,8 @@ class InstructionWriter:
 
     async def _create_rule(self, node: str, number: int, pool: Pool) -> None:
         rule: Tree = {
-            "apiVersion": registry.TAINT_RULE.api_version,
-            "kind": registry.TAINT_RULE.name,
+            "apiVersion": self._rules.api_version,
+            "kind": self._rules.name,
             "metadata": {
                 "name": rule_name(self._name, node, number),
                 "labels": {read_facts.FENCE: self._name},
@@ -114,7 +121,7 @@ class InstructionWriter:
             },
         }
         try:
-            await self._api.create(apis.Target(registry.TAINT_RULE), codec.encode_tree(rule))
+            await self._api.create(apis.Target(self._rules), codec.encode_tree(rule))
         except failures.AlreadyThere:
             return
 
@@ -130,7 +137,7 @@ class InstructionWriter:
 
     async def _delete_rule(self, name: str, uid: str) -> None:
         try:
-            await self._api.delete(apis.Target(registry.TAINT_RULE, "", name), uid=uid)
+            await self._api.delete(apis.Target(self._rules, "", name), uid=uid)
         except failures.Missing:
             return
 

@@ -57,6 +57,7 @@ class Reading(NamedTuple):
 
     objects: object_set.ObjectSet
     has_rules: bool
+    rules: registry.Kind = registry.TAINT_RULE  # in the version that the server has
 
 
 class Decision(NamedTuple):
@@ -159,7 +160,9 @@ class UpgradeLoop:
             reading = await self._confirm(reading, leaving)
             decision = self._decision(upgrade, reading, at)
         step, facts = decision
-        writer = instruction_writer.InstructionWriter(self._api, upgrade, reading.objects, facts)
+        writer = instruction_writer.InstructionWriter(
+            self._api, upgrade, reading.objects, facts, rules=reading.rules
+        )
         try:
             if step.status != upgrade.status:
                 await writer.write_status(step.status)

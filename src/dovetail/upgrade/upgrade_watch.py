@@ -57,7 +57,10 @@ class UpgradeWatch:
         upgrades = await self._upgrades.now()
         by_kind = {**beside.objects.by_kind, **upgrades.objects.by_kind}
         objects = object_set.ObjectSet("", by_kind=by_kind)
-        return upgrade_loop.Reading(objects, has_rules=registry.TAINT_RULE in beside.served)
+        rules = beside.served.get(registry.TAINT_RULE)
+        if rules is None:
+            return upgrade_loop.Reading(objects, has_rules=False)
+        return upgrade_loop.Reading(objects, has_rules=True, rules=rules)
 
     async def confirm(
         self, reading: upgrade_loop.Reading, names: Collection[str]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 from dovetail.kube import discovery
@@ -26,10 +26,10 @@ _TYPED: Final = (b'{"kind"', b'{"apiVersion"')
 
 
 class Watched(NamedTuple):
-    """The objects now, and the kinds that the server serves."""
+    """The objects now, and the kinds that the server serves, each in the version that it does."""
 
     objects: object_set.ObjectSet
-    served: frozenset[registry.Kind]
+    served: Mapping[registry.Kind, registry.Kind]
 
 
 class WatchedObjects:
@@ -65,7 +65,7 @@ class WatchedObjects:
         by_kind = {
             kind.unique_name: kept.ordered() for kind, kept in self._kept.items() if kept.objects
         }
-        served = frozenset(self._kinds[kind.group, kind.name] for kind in self._kept)
+        served = {self._kinds[kind.group, kind.name]: kind for kind in self._kept}
         return Watched(object_set.ObjectSet("", by_kind=by_kind), served)
 
     def _started(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
