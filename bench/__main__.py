@@ -35,6 +35,7 @@ from bench import (
     stack,
     tenures,
     turns,
+    upgrade_reads,
     what_if,
 )
 from tests.support import oracle as upstream
@@ -59,6 +60,7 @@ WITH_OPTIONS: dict[str, Callable[[list[str]], int]] = {
     "history": history.main,
     "batch": batch.main,
     "turns": turns.main,
+    "upgrade-reads": upgrade_reads.main,
     "tenures": tenures.main,
     "capacity": capacity.main,
     "what-if": what_if.main,

@@ -34,6 +34,9 @@ EVERYTHING = (
     "history.replicas=2",
     "history.store.secretName=history-database",
     "history.egress=[{ports: [{protocol: TCP, port: 5432}]}]",
+    "lifecycle.enabled=true",
+    "lifecycle.operator.enabled=true",
+    "lifecycle.checks={checks: [gpu-count, {check: driver, required: false}], settleSeconds: 300}",
     "dashboard.enabled=true",
     "dashboard.replicas=2",
     "dashboard.auth=[token, proxy]",
@@ -82,6 +85,7 @@ WRONG = (
     ("dashboard.replicas=2", r"values: dashboard\.sessionSecretName: is required with 2"),
     ("history.replicas=2", r"values: history\.store\.secretName: is required with 2"),
     ("metrics.readers=[{name: a}]", r"values: .*namespace"),
+    ("lifecycle.replicas=-1", r"values: lifecycle\.replicas: expected .* >= 0"),
 )
 # What only a cluster or the scheduler itself can find wrong with values; a JSON Schema cannot.
 BEYOND_A_SCHEMA = (

@@ -19,12 +19,15 @@ from dovetail.cli.processes import (
     dashboard_command,
     exporter_command,
     history_command,
+    lifecycle_command,
     node_agent_command,
 )
 from dovetail.files import configuration_file
 from dovetail.history import history_recorder
 from dovetail.install import chart, chart_values
-from dovetail.kubetypes import registry
+from dovetail.kubetypes import gpu_stack_kinds, registry
+from dovetail.upgrade import upgrade_events, upgrade_loop
+from dovetail.upgrade.validation import validation_checks
 from dovetail.web.source import watched_kinds
 from tests.deploy import build
 
@@ -308,7 +311,7 @@ def test_the_recorder_of_history_may_list_what_it_records_and_nothing_else() -> 
     }
 
 
-@pytest.mark.parametrize("part", ["history", "exporter"])
+@pytest.mark.parametrize("part", ["history", "exporter", "lifecycle"])
 def test_observers_are_off_unless_wanted(part: str) -> None:
     names = {item["metadata"]["name"] for item in build.objects()}
     assert not any(part in name for name in names)
@@ -451,3 +454,95 @@ def test_the_arguments_of_the_recorder_are_options_of_the_command(
     mounted = {mount["mountPath"] for mount in container.get("volumeMounts", ())}
     prices = [option.partition("=")[2] for option in options if option.startswith("--prices")]
     assert {str(Path(path).parent) for path in prices} <= mounted
+
+
+def _granted(rendered: list[dict[str, Any]], name: str) -> set[tuple[str, str, str]]:
+    roles = [
+        item for item in build.of_kind(rendered, "ClusterRole") if item["metadata"]["name"] == name
+    ]
+    return {
+        (group, resource, verb)
+        for role in roles
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+WRITTEN_FOR_UPGRADES = {
+    ("authentication.k8s.io", "tokenreviews", "create"),
+    ("authorization.k8s.io", "subjectaccessreviews", "create"),
+    ("", "nodes", "patch"),
+    ("", "pods", "patch"),
+    ("", "pods/eviction", "create"),
+    ("resource.k8s.io", "devicetaintrules", "create"),
+    ("resource.k8s.io", "devicetaintrules", "delete"),
+    ("dovetail.dev", "stackupgrades", "patch"),
+    ("dovetail.dev", "stackupgrades/status", "patch"),
+}
+
+
+def test_the_lifecycle_process_may_read_what_an_upgrade_depends_on_and_write_its_steps() -> None:
+    read = {(kind.group, kind.plural, verb) for kind in upgrade_loop.KINDS for verb in READ}
+    granted = _granted(build.objects("lifecycle.enabled=true"), "dovetail-lifecycle")
+    assert granted == read | WRITTEN_FOR_UPGRADES
+
+
+def test_only_with_a_value_upgrades_change_the_objects_of_the_gpu_operator() -> None:
+    settings = ("lifecycle.enabled=true", "lifecycle.operator.enabled=true")
+    without = build.objects(settings[0])
+    rendered = build.objects(*settings, "lifecycle.operator.namespace=nvidia")
+    more = _granted(rendered, "dovetail-lifecycle") - _granted(without, "dovetail-lifecycle")
+    assert more == {("nvidia.com", kind.plural, "patch") for kind in gpu_stack_kinds.OPERATOR_KINDS}
+    known = {item["metadata"]["name"] for item in build.of_kind(without, "Role")}
+    (role,) = [
+        item for item in build.of_kind(rendered, "Role") if item["metadata"]["name"] not in known
+    ]
+    assert role["metadata"]["namespace"] == "nvidia"
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]}]
+
+
+@pytest.mark.parametrize("settings", [("lifecycle.enabled=true",), build.EVERYTHING])
+def test_the_lifecycle_process_of_the_chart_is_one_that_the_command_starts(
+    settings: tuple[str, ...],
+) -> None:
+    rendered = [
+        item
+        for item in build.objects(*settings)
+        if item["metadata"]["name"].startswith("dovetail-lifecycle")
+    ]
+    items = {item["kind"]: item for item in rendered if item["kind"] != "Role"}
+    deployment = items["Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    name, *options = container["args"]
+    assert name == "lifecycle"
+    known = {word for parameter in lifecycle_command.command.params for word in parameter.opts}
+    given = dict(option.partition("=")[::2] for option in options)
+    assert given.keys() <= known
+    (port,) = container["ports"]
+    assert given["--listen"] == f"0.0.0.0:{port['containerPort']}"
+    lease = items["Lease"]["metadata"]
+    assert given["--leader-elect"] == f"{lease['namespace']}/{lease['name']}"
+    assert items["PodDisruptionBudget"]["spec"]["selector"] == deployment["spec"]["selector"]
+    pod_labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert items["Service"]["spec"]["selector"].items() <= pod_labels.items()
+    if "--checks" in given:
+        (mount,) = container["volumeMounts"]
+        folder, _, file = given["--checks"].rpartition("/")
+        assert mount["mountPath"] == folder
+        checks = validation_checks.read(items["ConfigMap"]["data"][file], file)
+        assert (len(checks.checks), checks.settle_seconds) == (2, 300)
+
+
+def test_only_one_lease_of_its_own_namespace_is_the_lifecycle_processs() -> None:
+    roles = {
+        item["metadata"]["name"]: item
+        for item in build.of_kind(build.objects("lifecycle.enabled=true"), "Role")
+    }
+    *_, renewed = roles["dovetail-lifecycle"]["rules"]
+    assert renewed["resourceNames"] == ["dovetail-lifecycle"]
+    assert renewed["verbs"] == ["get", "patch"]
+    events = roles["dovetail-lifecycle-events"]
+    assert events["metadata"]["namespace"] == upgrade_events.NAMESPACE
+    assert events["rules"][0]["resources"] == ["events"]

@@ -21,6 +21,12 @@ from tests.support.live import Live
 pytestmark = pytest.mark.slow
 
 CRD = "queues.dovetail.dev"
+# Also rights in namespaces that are not the installation's.
+UPGRADES = (
+    "lifecycle.enabled=true",
+    "lifecycle.operator.enabled=true",
+    "lifecycle.operator.namespace=default",
+)
 OF_OPERATOR = {"ServiceMonitor": "servicemonitors", "PrometheusRule": "prometheusrules"}
 
 
@@ -43,8 +49,10 @@ def name(request: pytest.FixtureRequest) -> Iterator[str]:
 def test_our_own_commands_install_change_and_remove_everything(cluster: Live, name: str) -> None:
     """Both versions accept all of it, restricted pods included; a second time changes nothing; nothing stays."""
     before = installing.everything(cluster, name)
-    expected = build.objects(release=chart.Release(name, name), api_versions=chart.OPTIONAL[:1])
-    done = installing.run(cluster, "install", name)
+    release = chart.Release(name, name)
+    expected = build.objects(*UPGRADES, release=release, api_versions=chart.OPTIONAL[:1])
+    settings = [word for setting in UPGRADES for word in ("--set", setting)]
+    done = installing.run(cluster, "install", name, *settings)
     assert done.code == 0, done.err
     lines = [line for line in done.err.splitlines() if not line.startswith("next:")]
     assert len(lines) == len(expected) + 1  # and the namespace
@@ -52,9 +60,9 @@ def test_our_own_commands_install_change_and_remove_everything(cluster: Live, na
     assert installing.present(cluster, expected) == {
         (item["kind"], item["metadata"]["name"]) for item in expected
     }
-    cluster.wait_for("pods the namespace's policy admits", lambda: len(cluster.pods(name)) == 2)
+    cluster.wait_for("pods the namespace's policy admits", lambda: len(cluster.pods(name)) == 4)
 
-    again = installing.run(cluster, "install", name)
+    again = installing.run(cluster, "install", name, *settings)
     assert again.code == 0, again.err
     assert {line.rpartition(" ")[2] for line in again.err.splitlines()[:-1]} <= {
         "unchanged",
@@ -69,6 +77,9 @@ def test_our_own_commands_install_change_and_remove_everything(cluster: Live, na
     assert smaller.code == 0, smaller.err
     assert f"networkpolicy.networking.k8s.io/{name}-scheduler deleted" in smaller.err
     assert f"deployment.apps/{name}-scheduler changed" in smaller.err
+    assert f"role.rbac.authorization.k8s.io/{name}-lifecycle-events deleted" in smaller.err
+    rights = [row for row in installing.everything(cluster, name) if row[0] in live.RIGHTS]
+    assert not [row for row in rights if "lifecycle" in row[2]]
 
     gone = installing.run(cluster, "uninstall", name)
     assert gone.code == 0, gone.err

@@ -50,6 +50,7 @@ class Exporter:
             **queues(),
             **scheduler(self.scrapes),
             **agents(self.scrapes),
+            **upgrades(),
         }
         return "".join(f"{series} {value}\n" for series, value in figures.items())
 
@@ -219,3 +220,14 @@ def agents(scrapes: int) -> dict[str, float]:
             scrapes
         )
     return figures
+
+
+def upgrades() -> dict[str, float]:
+    """`dovetail lifecycle` with an upgrade of which one node drains."""
+    node = {"upgrade": "roll", "node": "n1", "phase": "Draining"}
+    return {
+        selector("dovetail_lifecycle_nodes", upgrade="roll", phase="Draining"): 1,
+        selector("dovetail_lifecycle_nodes", upgrade="roll", phase="Done"): 1,
+        selector("dovetail_lifecycle_node_phase_seconds", **node): 90,
+        selector("dovetail_lifecycle_node_phase_limit_seconds", **node): 3600,
+    }

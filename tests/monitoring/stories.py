@@ -676,6 +676,88 @@ stays_quiet(
     "60m",
 )
 
+# --- upgrades
+
+UPGRADE_PHASE = "dovetail_lifecycle_upgrade_phase"
+UPGRADE_NODES = "dovetail_lifecycle_nodes"
+PHASE_SECONDS = "dovetail_lifecycle_node_phase_seconds"
+PHASE_LIMIT = "dovetail_lifecycle_node_phase_limit_seconds"
+CONDITION = "dovetail_lifecycle_upgrade_condition"
+LIFECYCLE = "dovetail_lifecycle_leading"
+REPLICA = {"instance": "a:9104"}
+ROLL = {"upgrade": "roll"}
+SLOW = {"upgrade": "roll", "node": "n1", "phase": "Draining"}
+fires(
+    "StackUpgradeStopped",
+    {
+        selector(UPGRADE_PHASE, **REPLICA, **ROLL, phase="Progressing"): "1x4 stale",
+        selector(UPGRADE_PHASE, **REPLICA, **ROLL, phase="Stopped"): "_x5 1x10 stale",
+    },
+    *("4m", "8m", "20m"),
+    **ROLL,
+)
+stays_quiet(
+    "StackUpgradeStopped",
+    gauge(UPGRADE_PHASE, "1x30", **REPLICA, **ROLL, phase="Completed"),
+    "20m",
+)
+fires(
+    "StackUpgradeNodesFailed",
+    gauge(UPGRADE_NODES, "0x5 1x15 0x10", **REPLICA, **ROLL, phase="Failed"),
+    *("8m", "15m", "25m"),
+    **ROLL,
+)
+stays_quiet(
+    "StackUpgradeNodesFailed",
+    gauge(UPGRADE_NODES, "3x30", **REPLICA, **ROLL, phase="Draining"),
+    "20m",
+)
+fires(
+    "StackUpgradeStuck",
+    {
+        selector(PHASE_SECONDS, **REPLICA, **SLOW): "0+60x40 stale",
+        selector(PHASE_LIMIT, **REPLICA, **SLOW): "600x40 stale",
+    },
+    *("18m", "25m", "45m"),
+    **SLOW,
+)
+# Within its limit; and a person's work, which has none.
+stays_quiet(
+    "StackUpgradeStuck",
+    {
+        selector(PHASE_SECONDS, **REPLICA, **SLOW): "0+60x60",
+        selector(PHASE_LIMIT, **REPLICA, **SLOW): "3600x60",
+    },
+    *("30m", "58m"),
+)
+stays_quiet("StackUpgradeStuck", gauge(PHASE_SECONDS, "0+60x90", **REPLICA, **SLOW), "80m")
+UNDER_WAY = selector(CONDITION, **REPLICA, **ROLL, condition="Progressing")
+fires(
+    "DovetailLifecycleAbsent",
+    {
+        UNDER_WAY: "1x20 stale",
+        selector(LIFECYCLE, instance="a:9104"): "1x20 stale",
+        selector(LIFECYCLE, instance="b:9104"): "0x60 1x60",
+    },
+    *("25m", "40m", "70m"),
+    **ROLL,
+)
+stays_quiet(
+    "DovetailLifecycleAbsent",
+    {UNDER_WAY: "1x10 0x10 stale", selector(LIFECYCLE, **REPLICA): "1x20 stale"},
+    *("30m", "50m"),
+)
+# A replica takes over: what the one before it said last does not count.
+stays_quiet(
+    "DovetailLifecycleAbsent",
+    {
+        UNDER_WAY: "1x10 stale",
+        selector(LIFECYCLE, instance="a:9104"): "1x10 stale",
+        selector(LIFECYCLE, instance="b:9104"): "0x10 1x90",
+    },
+    *("30m", "90m"),
+)
+
 
 def of_alert(name: str) -> list[Story]:
     """Every story of one alert."""

@@ -8,7 +8,8 @@ from pathlib import Path
 from dovetail.monitoring import dcgm_counters
 from dovetail.monitoring.dashboards import all_dashboards, grafana_json
 from dovetail.monitoring.rules import rules_file
-from dovetail.telemetry import history_metrics, metrics, node_metrics
+from dovetail.telemetry import history_metrics, lifecycle_metrics, metrics, node_metrics
+from dovetail.upgrade import upgrade_series
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 METRIC = re.compile(
@@ -57,8 +58,9 @@ def read_by_us() -> set[str]:
 
 def written_by_programs() -> set[str]:
     """Histograms are read by their buckets."""
-    names = set()
-    for metric in (*metrics.DECLARED, *node_metrics.DECLARED, *history_metrics.DECLARED):
+    names = {family.name for family in upgrade_series.FAMILIES}
+    declared = (metrics, node_metrics, history_metrics, lifecycle_metrics)
+    for metric in (metric for module in declared for metric in module.DECLARED):
         names.add(f"{metric.name}_bucket" if metric.kind == "histogram" else metric.name)
     return names | dcgm_counters.fields() | OF_KUBE_STATE_METRICS | EXPORTED
 

@@ -7,7 +7,7 @@ installer asked for. A kill is an exception of no failure's kind, raised before 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from dovetail.kubetypes import codec, object_set, registry
@@ -16,7 +16,7 @@ from dovetail.model import node_annotations
 from dovetail.ports.api import Target
 from dovetail.sim.server.api_server import SimApi
 from dovetail.sim.virtual_clock import VirtualClock
-from dovetail.upgrade import read_facts, upgrade_loop
+from dovetail.upgrade import read_facts, upgrade_loop, upgrade_watch
 from dovetail.upgrade.adapters import adapter
 from dovetail.upgrade.machine import upgrade_machine
 from dovetail.upgrade.machine.cluster_facts import (
@@ -43,7 +43,12 @@ class Killed(BaseException):
 class SimulatedUpgrade:
     """The cluster, the player and the present loop."""
 
-    def __init__(self, *, nodes: int = 3, spec: Tree | None = None) -> None:
+    def __init__(
+        self, *, nodes: int = 3, spec: Tree | None = None, lag: int = 0, pod_lag: int = 0
+    ) -> None:
+        self.lag = lag  # passes by which the loop's watches are behind
+        self.pod_lag = pod_lag  # and that of pods still more
+        self._readings: list[object_set.ObjectSet] = []
         self.clock = VirtualClock()
         self.api = SimApi(self.clock)
         self.bad: set[str] = set()  # nodes on which the new driver does not work
@@ -182,16 +187,32 @@ class SimulatedUpgrade:
 
     def _restart(self) -> None:
         self._writes_of_life = 0
-        self.loop = upgrade_loop.UpgradeLoop(self.api, self._read, self.clock, self._judges)
+        self._readings.clear()  # a new process begins with a list
+        self.loop = upgrade_loop.UpgradeLoop(
+            self.api, self._read, self.clock, self._judges, confirm=self._confirm
+        )
 
     async def _read(self) -> upgrade_loop.Reading:
+        self._readings.append(self._now())
+        seen = self._readings[-1 - self.lag :][0]
+        pods = self._readings[-1 - self.lag - self.pod_lag :][0].listed(registry.POD.name)
+        others = [each for each in seen.all() if each.struct.kind != registry.POD.name]
+        return upgrade_loop.Reading(object_set.of("sim", [*others, *pods]), has_rules=True)
+
+    async def _confirm(
+        self, reading: upgrade_loop.Reading, names: Collection[str]
+    ) -> upgrade_loop.Reading:
+        objects = upgrade_watch.with_nodes(reading.objects, self._now(), names)
+        return reading._replace(objects=objects)
+
+    def _now(self) -> object_set.ObjectSet:
         stored = [
             object_set.stored_item(kind, codec.encode_tree(self.api.tree(kind, name, namespace=ns)))
             for kind in upgrade_loop.KINDS
             if kind in registry.ALL
             for ns, name in self._names(kind)
         ]
-        return upgrade_loop.Reading(object_set.of("sim", stored), has_rules=True)
+        return object_set.of("sim", stored)
 
     def _names(self, kind: registry.Kind) -> list[tuple[str, str]]:
         objects = self.api.all(kind)

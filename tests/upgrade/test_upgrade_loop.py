@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from dovetail.kubetypes import registry
 from dovetail.kubetypes.custom.stack_upgrades import Phase
-from tests.upgrade.simulated_upgrade import NEW, OLD, SimulatedUpgrade, in_phase
+from dovetail.ports import failures
+from dovetail.ports.api import Target
+from tests.upgrade.simulated_upgrade import NEW, OLD, SimulatedUpgrade, ended, in_phase
 
 
 def test_all_nodes_get_the_driver_and_no_fence_is_left() -> None:
@@ -250,3 +253,71 @@ def test_paused_is_reached_and_left() -> None:
     rig.edit(paused=True)
     rig.run(until=in_phase(Phase.PAUSED))
     assert rig.upgrade.status.phase is Phase.PAUSED
+
+
+@pytest.mark.parametrize(("lag", "pod_lag"), [(1, 0), (3, 0), (0, 3), (2, 2)])
+def test_watches_that_are_behind_change_nothing_about_the_end(lag: int, pod_lag: int) -> None:
+    policy = {"maxUnavailable": "50%"}
+    rig = SimulatedUpgrade(nodes=4, spec={"waves": policy}, lag=lag, pod_lag=pod_lag)
+    rig.run_gang("train", "gpu-0", "gpu-1")
+    rig.run_pod("lone", "gpu-2")
+    rig.run()
+    assert set(rig.phases().values()) == {"Done"}
+    assert rig.fences() == {}
+
+
+def test_a_pod_that_comes_while_its_watch_is_behind_is_not_installed_under() -> None:
+    """It was bound before the scheduler saw the fence. The player fails the story where the driver goes under it."""
+    rig = SimulatedUpgrade(nodes=2, pod_lag=3)
+    rig.run(until=lambda rig: rig.phases().get("gpu-0") == "Draining")
+    rig.run_pod("late", "gpu-0")
+    rig.run()
+    assert set(rig.phases().values()) == {"Done"}
+    assert set(rig.drivers().values()) == {NEW}
+
+
+def test_its_own_writes_are_awaited_and_not_written_against() -> None:
+    """With watches that are behind, no write of the status meets a conflict."""
+    rig = SimulatedUpgrade(nodes=2, lag=2)
+    refused: list[str] = []
+    rig.api.after = lambda verb, target: None
+    patch = rig.api.patch
+
+    async def counted(target: Target, body: bytes, **options: Any) -> bytes:
+        try:
+            return await patch(target, body, **options)
+        except failures.Conflict as conflict:
+            refused.append(str(conflict))
+            raise
+
+    rig.api.patch = counted  # type: ignore[method-assign]
+    rig.run()
+    assert ended(rig)
+    assert [text for text in refused if "stackupgrade" in text.lower()] == []
+
+
+def test_how_an_upgrade_ended_is_an_event_and_so_is_its_last_node() -> None:
+    rig = SimulatedUpgrade(nodes=2)
+    rig.run()
+    rig.run(passes=1, until=lambda rig: False)
+    notes = {(event.reason, event.regarding.name) for event in rig.api.all(registry.EVENT)}
+    assert {("UpgradeCompleted", "roll"), ("StackDone", "gpu-0"), ("StackDone", "gpu-1")} <= notes
+    rig.api.settle()
+    count = len(rig.api.all(registry.EVENT))
+    rig._restart()
+    rig.run(passes=2, until=lambda rig: False)
+    assert len(rig.api.all(registry.EVENT)) == count, "another process records none twice"
+
+
+def test_an_upgrade_that_stopped_is_degraded_and_says_by_which_rule() -> None:
+    rig = SimulatedUpgrade(nodes=3, spec={"stop": {"totalSeconds": 30}})
+    rig.run_pod("stays", "gpu-0")
+    rig.run()
+    assert rig.upgrade.status.phase is Phase.STOPPED
+    conditions = {each.type: each for each in rig.upgrade.status.conditions}
+    assert {name: each.status for name, each in conditions.items()} == {
+        "Progressing": "False",
+        "Completed": "False",
+        "Degraded": "True",
+    }
+    assert conditions["Degraded"].message == "takes longer than 30 s"

@@ -95,6 +95,24 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
+{{- define "dovetail.lifecycle" -}}
+{{ .Release.Name }}-lifecycle
+{{- end }}
+
+{{- define "dovetail.lifecycleSelector" -}}
+app.kubernetes.io/name: dovetail
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: lifecycle
+{{- end }}
+
+{{- define "dovetail.lifecycleLabels" -}}
+{{ include "dovetail.lifecycleSelector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: dovetail
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
 {{- define "dovetail.image" -}}
 {{ required "image.repository is required: name the image you built, such as --set image.repository=example.com/gpu/dovetail" .Values.image.repository }}
 {{- if .Values.image.digest }}@{{ .Values.image.digest }}

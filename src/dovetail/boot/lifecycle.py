@@ -1,4 +1,4 @@
-"""Wires the process that carries out upgrades of the GPU stack: reads, decides and writes while it holds a Lease.
+"""Wires the process that carries out upgrades of the GPU stack: watches, decides and writes while it holds a Lease.
 
 One process; replicas choose the one that works by a Lease. Serves health and metrics. All state is in the cluster, so a
 process that ends at any time is followed by one that goes on. Never schedules.
@@ -10,19 +10,21 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Final, NamedTuple
 
 from dovetail.boot import clocks, http_server, lifecycle_healing
-from dovetail.kube import client, read_objects
+from dovetail.kube import client
 from dovetail.kube.auth import access_reviews, client_config
 from dovetail.kube.http import transport
-from dovetail.kubetypes import object_set, registry
+from dovetail.kubetypes import object_set
+from dovetail.kubetypes.custom.stack_upgrades import StackUpgrade
 from dovetail.live.cycle import restarts
 from dovetail.live.election import leader_election
+from dovetail.model import exposition
 from dovetail.ports import clock as clock_port
 from dovetail.telemetry import lifecycle_metrics, metrics
-from dovetail.upgrade import judging, read_facts, upgrade_loop
+from dovetail.upgrade import judging, upgrade_loop, upgrade_series, upgrade_watch
 from dovetail.upgrade.heal import heal_policy
 from dovetail.upgrade.machine.cluster_facts import Judges
 from dovetail.upgrade.validation import validation_checks
@@ -56,6 +58,7 @@ class Lifecycle:
         # Restarts and elections count under the scheduler's names, which this process must not show.
         self._inner = metrics.Metrics()
         self.shown = metrics.Metrics(lifecycle_metrics.DECLARED)
+        self._upgrades: tuple[StackUpgrade, ...] = ()
         self._transport = transport.Transport(
             connection, concurrency=16, user_agent="dovetail-lifecycle"
         )
@@ -78,7 +81,7 @@ class Lifecycle:
     def _server(self, address: str, port: int) -> http_server.Server:
         reviews = access_reviews.Reviews(client.KubeApi(self._transport), self.clock)
         return http_server.Server(
-            metrics=self.shown.text,
+            metrics=self._text,
             ready=lambda: {"lifecycle": True},
             alive=lambda: True,
             configuration={},
@@ -100,18 +103,30 @@ class Lifecycle:
 
     async def _tenure(self, fence: leader_election.Fence) -> None:
         """Works from a fresh read to the loss of the lease."""
-        loop = upgrade_loop.UpgradeLoop(
-            client.KubeApi(self._transport, fence=fence),
-            self._read,
-            self.clock,
-            self._judges,
-            meter_=self.shown,
-        )
-        self.shown.gauge(LEADING, 1)
-        try:
-            await lifecycle_healing.together(loop.run(), *self._healing(fence))
-        finally:
-            self.shown.gauge(LEADING, 0)
+        async with upgrade_watch.UpgradeWatch(self._transport, self.clock) as cluster:
+            loop = upgrade_loop.UpgradeLoop(
+                client.KubeApi(self._transport, fence=fence),
+                cluster.read,
+                self.clock,
+                self._judges,
+                confirm=cluster.confirm,
+                observe=self._show,
+                meter_=self.shown,
+            )
+            self.shown.gauge(LEADING, 1)
+            try:
+                await lifecycle_healing.together(loop.run(), *self._healing(fence))
+            finally:
+                self.shown.gauge(LEADING, 0)
+                self._show(())
+
+    def _show(self, upgrades: Sequence[StackUpgrade]) -> None:
+        """What metrics are about from now on; a replica that does not work shows no upgrade."""
+        self._upgrades = tuple(upgrades)
+
+    def _text(self) -> bytes:
+        lines = upgrade_series.series(self._upgrades, self.clock.now())
+        return self.shown.text() + exposition.text(upgrade_series.FAMILIES, lines).encode()
 
     def _healing(self, fence: leader_election.Fence) -> list[Awaitable[None]]:
         policy = self.settings.healing
@@ -122,14 +137,3 @@ class Lifecycle:
 
     def _judges(self, objects: object_set.ObjectSet) -> Judges:
         return judging.judges_of(objects, self.settings.checks)
-
-    async def _read(self) -> upgrade_loop.Reading:
-        """Everything while an upgrade needs it, else the upgrades alone."""
-        only = object_set.Read(registry.STACK_UPGRADE)
-        reading = await read_objects.read_over(self._transport, [only], cluster="")
-        upgrades = read_facts.upgrades_of(reading.objects)
-        if any(map(upgrade_loop.needs_work, upgrades)):
-            wanted = [object_set.Read(kind, is_optional=True) for kind in upgrade_loop.KINDS]
-            reading = await read_objects.read_over(self._transport, wanted, cluster="")
-        is_served = registry.TAINT_RULE not in reading.unserved
-        return upgrade_loop.Reading(reading.objects, has_rules=is_served)

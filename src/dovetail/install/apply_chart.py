@@ -25,6 +25,8 @@ POLL_SECONDS: Final = 0.5
 HELM: Final = "Helm"
 # Never pruned: they may hold objects that are not ours.
 NEVER_PRUNED: Final = ("Namespace", "CustomResourceDefinition")
+# Rights may be granted in namespaces of others, such as that of the GPU Operator.
+IN_ANY_NAMESPACE: Final = ("Role", "RoleBinding")
 
 Say = Callable[[str], None]
 Tree = dict[str, Any]
@@ -83,7 +85,8 @@ class Cluster:
             kind = await self.kind(name, version)
             if kind is None:
                 continue
-            namespace = release.namespace if kind.is_namespaced else ""
+            is_elsewhere = name in IN_ANY_NAMESPACE or not kind.is_namespaced
+            namespace = "" if is_elsewhere else release.namespace
             trees = await server_side_apply.listed(
                 self.over, kind, namespace=namespace, selector=selector
             )
@@ -312,12 +315,17 @@ async def _prune(
     cluster: Cluster, trees: Sequence[Tree], release: chart.Release, *, say: Say
 ) -> None:
     """Deletes our objects that this version of the chart does not have."""
-    applied = {(tree["kind"], tree["metadata"]["name"]) for tree in trees}
+    applied = {_place_of(tree) for tree in trees}
     prunable = [name for name in reversed(chart.VERSIONS) if name not in NEVER_PRUNED]
     for name in prunable:
         for kind, tree in await cluster.owned(name, release, chart.SERVICE):
-            if (name, tree["metadata"]["name"]) not in applied:
+            if _place_of({**tree, "kind": name}) not in applied:
                 await cluster.delete(kind, tree, say=say)
+
+
+def _place_of(tree: Tree) -> tuple[str, str, str]:
+    metadata = tree["metadata"]
+    return (tree["kind"], metadata.get("namespace", ""), metadata["name"])
 
 
 def _change(step: Step, after: Tree) -> str:

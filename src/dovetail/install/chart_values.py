@@ -588,6 +588,66 @@ class Exporter(
     ] = ()
 
 
+class OperatorRights(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """Whether upgrades may go through NVIDIA's GPU Operator."""
+
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="upgrades may patch the ClusterPolicy, NVIDIADrivers and GPUClusters, and delete driver pods"
+        ),
+    ] = False
+    namespace: Annotated[
+        str, Meta(description="namespace of the GPU Operator's driver pods; it must exist")
+    ] = "gpu-operator"
+
+
+class Lifecycle(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """Carries out StackUpgrades: drains nodes, has them upgraded, validates them."""
+
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="carry out [upgrades of the GPU stack](stack-upgrade.md), by a Deployment that may evict pods"
+        ),
+    ] = False
+    replicas: Annotated[
+        int, Meta(ge=0, le=20, description="number of replicas; the one with the Lease works")
+    ] = 2
+    port: Annotated[
+        int, Meta(ge=1, le=65_535, description="port of the process's health and metrics")
+    ] = 9104
+    checks: Annotated[
+        dict[str, Any],
+        Meta(
+            description="what a node is validated by: the content of a file for `dovetail lifecycle --checks`; "
+            "empty: all checks that need no Job"
+        ),
+    ] = {}
+    operator: OperatorRights = OperatorRights()
+    priority_class_name: Annotated[
+        str, Meta(description="PriorityClass of the process's pods; empty: none")
+    ] = ""
+    resources: Annotated[
+        dict[str, Any], Meta(description="requests and limits of the process's container")
+    ] = msgspec.field(
+        default_factory=lambda: {
+            "requests": {"cpu": "100m", "memory": "256Mi"},
+            "limits": {"memory": "4Gi"},
+        }
+    )
+    node_selector: Annotated[
+        dict[str, str], Meta(description="labels of the nodes the process may run on")
+    ] = {}
+    tolerations: Annotated[
+        tuple[dict[str, Any], ...], Meta(description="taints the process's pods tolerate")
+    ] = ()
+
+
 class Values(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The values of an installation."""
 
@@ -653,6 +713,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     dashboard: Dashboard = Dashboard()
     history: History = History()
     exporter: Exporter = Exporter()
+    lifecycle: Lifecycle = Lifecycle()
     crds: Definitions = Definitions()
 
 

@@ -138,7 +138,8 @@ async def _other_objects(cluster: apply_chart.Cluster, namespace: str) -> list[s
 async def _pods_left(cluster: apply_chart.Cluster, release: chart.Release) -> bool:
     kind = await cluster.kind("Pod", "v1")
     assert kind is not None
-    selector = f"{chart.INSTANCE_LABEL}={release.name},app.kubernetes.io/component=scheduler"
+    electing = "app.kubernetes.io/component in (scheduler,lifecycle)"
+    selector = f"{chart.INSTANCE_LABEL}={release.name},{electing}"
     return bool(
         await server_side_apply.listed(
             cluster.over, kind, namespace=release.namespace, selector=selector

@@ -1,4 +1,4 @@
-"""The metrics of the process that carries out upgrades. Declarations only, apart from the scheduler's."""
+"""The counters of the process that carries out upgrades. Declarations only, apart from the scheduler's."""
 
 from __future__ import annotations
 
@@ -8,18 +8,12 @@ from dovetail.telemetry.metrics import ERRORS, Metric
 
 DECLARED: Final = (
     Metric("dovetail_lifecycle_leading", "gauge", "1 while this replica carries out upgrades."),
-    Metric("dovetail_lifecycle_passes_total", "counter", "Times the cluster was read."),
+    Metric("dovetail_lifecycle_passes_total", "counter", "Times all upgrades were looked at."),
     Metric(
         "dovetail_lifecycle_writes_total",
         "counter",
         "What was written for upgrades: status, fence, evict, ...; failed and refused writes too.",
         ("write",),
-    ),
-    Metric(
-        "dovetail_lifecycle_nodes",
-        "gauge",
-        "Nodes of an upgrade by phase.",
-        ("upgrade", "phase"),
     ),
     Metric(
         "dovetail_heal_passes_total", "counter", "Times the healer looked at the cluster's GPUs."

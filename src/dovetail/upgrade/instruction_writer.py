@@ -31,13 +31,21 @@ class InstructionWriter:
     """Writes for one upgrade, after one reading."""
 
     def __init__(
-        self, api: apis.Api, upgrade: StackUpgrade, objects: object_set.ObjectSet, facts: Facts
+        self,
+        api: apis.Api,
+        upgrade: StackUpgrade,
+        objects: object_set.ObjectSet,
+        facts: Facts,
+        *,
+        rules: registry.Kind = registry.TAINT_RULE,
     ) -> None:
         self._api = api
         self._upgrade = upgrade
         self._name = upgrade.metadata.name
         self._objects = objects
         self._facts = facts
+        self._rules = rules
+        self.version = ""  # of the upgrade after our last write to it
 
     async def write_status(self, status: StackUpgradeStatus) -> None:
         """Writes the status, unless the object has changed since it was read."""
@@ -76,7 +84,8 @@ class InstructionWriter:
         version = self._upgrade.metadata.resource_version
         metadata = patch.get("metadata", {}) | {"resourceVersion": version}
         target = apis.Target(registry.STACK_UPGRADE, "", self._name, subresource)
-        await self._api.patch(target, codec.encode_tree(patch | {"metadata": metadata}))
+        answer = await self._api.patch(target, codec.encode_tree(patch | {"metadata": metadata}))
+        self.version = codec.decode_struct(codec.Generic, answer).metadata.resource_version
 
     # Fences
 
@@ -107,8 +116,8 @@ class InstructionWriter:
 
     async def _create_rule(self, node: str, number: int, pool: Pool) -> None:
         rule: Tree = {
-            "apiVersion": registry.TAINT_RULE.api_version,
-            "kind": registry.TAINT_RULE.name,
+            "apiVersion": self._rules.api_version,
+            "kind": self._rules.name,
             "metadata": {
                 "name": rule_name(self._name, node, number),
                 "labels": {read_facts.FENCE: self._name},
@@ -120,7 +129,7 @@ class InstructionWriter:
             },
         }
         try:
-            await self._api.create(apis.Target(registry.TAINT_RULE), codec.encode_tree(rule))
+            await self._api.create(apis.Target(self._rules), codec.encode_tree(rule))
         except failures.AlreadyThere:
             return
 
@@ -144,7 +153,7 @@ class InstructionWriter:
 
     async def _delete_rule(self, name: str, uid: str) -> None:
         try:
-            await self._api.delete(apis.Target(registry.TAINT_RULE, "", name), uid=uid)
+            await self._api.delete(apis.Target(self._rules, "", name), uid=uid)
         except failures.Missing:
             return
 

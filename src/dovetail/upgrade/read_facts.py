@@ -228,6 +228,8 @@ class _PodReader:
             for stored in objects.listed(registry.BUDGET.unique_name)
         ]
         self._budgets = budgets
+        # By the pods that go together: an account of the budgets looks at every pod.
+        self._refusals: dict[tuple[str, ...], str] = {}
 
     def views(self, draining: Iterable[str]) -> Mapping[str, PodView]:
         """The pods by uid: those on draining nodes, what goes with them, and the gang that is leaving."""
@@ -298,8 +300,15 @@ class _PodReader:
 
     def _refusal(self, together: tuple[str, ...]) -> str:
         """Why disruption budgets do not let all of them go."""
+        if not self._budgets:
+            return ""
+        if together not in self._refusals:
+            self._refusals[together] = self._asked(together)
+        return self._refusals[together]
+
+    def _asked(self, together: tuple[str, ...]) -> str:
         account = disruption_account.Account(self._budgets, self._world.pods.values())
-        for pod_id in together if self._budgets else ():
+        for pod_id in together:
             refusal = account.evict(self._world.pods[pod_id])
             if refusal is not None:
                 return refusal.message

@@ -34,7 +34,7 @@ class UpgradeEvents:
         }
         status = upgrade.status
         note = f"{status.phase}: {status.reason}" if status.reason else str(status.phase)
-        if status.updated_at:
+        if _is_recent(status.updated_at, now):
             await self._create(subject, f"Upgrade{status.phase}", note, "Normal", now)
         for node in status.nodes:
             if _is_recent(node.since, now) and node.phase is not NodePhase.WAITING:

@@ -1,15 +1,17 @@
 """Carries out the upgrades of a cluster: reads everything, asks the machine about each, writes, and begins again.
 
 Given an API, a reader and a clock. Keeps nothing that the next process would need. A write that fails ends the pass for
-its upgrade; the next pass reads again. Durations are measured by a steady clock that begins where the status ends, so
-that a clock that is set does not make nodes fail. Never decides what comes next.
+its upgrade; the next pass reads again. What is read may be a moment old: an upgrade is left alone until its own last
+write is seen, and before a node leaves a phase in which it must be empty or valid, what that rests on is read anew.
+Durations are measured by a steady clock that begins where the status ends, so that a clock that is set does not make
+nodes fail. Never decides what comes next.
 """
 
 from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from dovetail import timestamps
@@ -20,21 +22,33 @@ from dovetail.ports import clock as clocks
 from dovetail.ports import failures, meter
 from dovetail.upgrade import instruction_writer, read_facts, upgrade_events
 from dovetail.upgrade.machine import instructions, upgrade_machine
-from dovetail.upgrade.machine.cluster_facts import Judges
-from dovetail.world.owners import facts_of_objects
+from dovetail.upgrade.machine.cluster_facts import Facts, Judges
 
 LOG = logging.getLogger("dovetail.lifecycle")
-# What is read in every pass while an upgrade is under way.
+# What is read while an upgrade is under way.
 KINDS: Final = (
-    *facts_of_objects.KINDS,
-    registry.BUDGET,
     registry.STACK_UPGRADE,
+    registry.NODE,
+    registry.SLICE,
+    registry.DEVICE_CLASS,
+    registry.TAINT_RULE,
+    registry.CLAIM,
+    registry.POD,
+    registry.BUDGET,
+    *registry.OWNERS,
+    *registry.PARENTS,
     *gpu_stack_kinds.ALL,
 )
+# A node leaves these phases only by what the server says at that moment: the first because work may have come, the
+# others because the node may have changed.
+CONFIRMED: Final = frozenset({NodePhase.DRAINING, NodePhase.APPLYING, NodePhase.VALIDATING})
+SOON_SECONDS: Final = 0.2  # after a pass that wrote, which is when there is most to do
 BUSY_SECONDS: Final = 2.0
-IDLE_SECONDS: Final = 5.0
+BUSY_SHARE: Final = (
+    4.0  # times what a pass took, so that large clusters leave time for the Lease and for probes
+)
+IDLE_SECONDS: Final = 1.0  # a look at what the watch of upgrades has kept
 WRITES: Final = "dovetail_lifecycle_writes_total"
-NODES: Final = "dovetail_lifecycle_nodes"
 PASSES: Final = "dovetail_lifecycle_passes_total"
 
 
@@ -43,9 +57,19 @@ class Reading(NamedTuple):
 
     objects: object_set.ObjectSet
     has_rules: bool
+    rules: registry.Kind = registry.TAINT_RULE  # in the version that the server has
+
+
+class Decision(NamedTuple):
+    """A step of one upgrade, and the facts that it rests on."""
+
+    step: upgrade_machine.Step
+    facts: Facts
 
 
 Read = Callable[[], Awaitable[Reading]]
+Confirm = Callable[[Reading, Collection[str]], Awaitable[Reading]]  # with these nodes read anew
+Observe = Callable[[Sequence[StackUpgrade]], None]
 Judge = Callable[[object_set.ObjectSet], Judges]
 
 
@@ -76,31 +100,46 @@ class UpgradeLoop:
         clock: clocks.Clock,
         judge: Judge,
         *,
+        confirm: Confirm | None = None,
+        observe: Observe = lambda upgrades: None,
         meter_: meter.Meter | None = None,
     ) -> None:
         self._api = api
         self._read = read
+        self._confirm = confirm or _as_read
+        self._observe = observe
         self._clock = clock
         self._judge = judge
         self._meter = meter_ or meter.NoMeter()
         self._time = SteadyTime(clock)
         self._events = upgrade_events.UpgradeEvents(api)
+        self._has_written = False
+        self._superseded: dict[str, str] = {}  # uid -> the version before our last write
 
     async def run(self) -> None:
         """Works until it is cancelled or fenced."""
         while True:
+            began = self._clock.monotonic()
+            self._has_written = False
             is_active = await self.run_once()
-            await self._clock.sleep(BUSY_SECONDS if is_active else IDLE_SECONDS)
+            pause = IDLE_SECONDS
+            if is_active:
+                pause = SOON_SECONDS if self._has_written else BUSY_SECONDS
+            took = self._clock.monotonic() - began
+            await self._clock.sleep(max(pause, BUSY_SHARE * took))
 
     async def run_once(self) -> bool:
         """One pass over all upgrades; whether any is under way."""
         reading = await self._read()
         self._meter.count(PASSES)
         upgrades = read_facts.upgrades_of(reading.objects)
-        active = [each for each in upgrades if needs_work(each)]
-        for upgrade in active:
+        self._observe(upgrades)
+        for upgrade in upgrades:
             try:
-                await self._work_on(upgrade, reading)
+                if needs_work(upgrade):
+                    await self._work_on(upgrade, reading)
+                else:  # how it ended
+                    await self._events.record(upgrade, self._time.now(upgrade.status.updated_at))
             except failures.Fenced:
                 raise
             except failures.ApiFailure as failure:
@@ -109,25 +148,40 @@ class UpgradeLoop:
                     "lifecycle.write.failed: tried again",
                     extra={"upgrade": upgrade.metadata.name, "why": str(failure)},
                 )
-        return bool(active)
+        return any(map(needs_work, upgrades))
 
     async def _work_on(self, upgrade: StackUpgrade, reading: Reading) -> None:
-        wall = self._clock.now()
-        now = self._time.now(upgrade.status.updated_at)
+        metadata = upgrade.metadata
+        if self._superseded.get(metadata.uid) == metadata.resource_version:
+            return  # our last write is not seen yet
+        at = upgrade_machine.Moment(self._time.now(upgrade.status.updated_at), self._clock.now())
+        decision = self._decision(upgrade, reading, at)
+        if leaving := _leaving(upgrade, decision.step):
+            reading = await self._confirm(reading, leaving)
+            decision = self._decision(upgrade, reading, at)
+        step, facts = decision
+        writer = instruction_writer.InstructionWriter(
+            self._api, upgrade, reading.objects, facts, rules=reading.rules
+        )
+        try:
+            if step.status != upgrade.status:
+                await writer.write_status(step.status)
+                self._count_write("status")
+                self._log(upgrade, step)
+                return
+            await self._events.record(upgrade, at.now)
+            for order in step.instructions:
+                await self._carry_out(writer, order)
+        finally:
+            if writer.version not in ("", metadata.resource_version):
+                self._superseded[metadata.uid] = metadata.resource_version
+
+    def _decision(
+        self, upgrade: StackUpgrade, reading: Reading, at: upgrade_machine.Moment
+    ) -> Decision:
         objects = reading.objects
-        facts = read_facts.facts_of(objects, upgrade, has_rules=reading.has_rules, now=now)
-        at = upgrade_machine.Moment(now, wall)
-        step = upgrade_machine.step(upgrade, facts, self._judge(objects), at)
-        writer = instruction_writer.InstructionWriter(self._api, upgrade, objects, facts)
-        self._measure(upgrade)
-        if step.status != upgrade.status:
-            await writer.write_status(step.status)
-            self._count("status")
-            self._log(upgrade, step)
-            return
-        await self._events.record(upgrade, now)
-        for order in step.instructions:
-            await self._carry_out(writer, order)
+        facts = read_facts.facts_of(objects, upgrade, has_rules=reading.has_rules, now=at.now)
+        return Decision(upgrade_machine.step(upgrade, facts, self._judge(objects), at), facts)
 
     async def _carry_out(
         self, writer: instruction_writer.InstructionWriter, order: instructions.Instruction
@@ -135,22 +189,17 @@ class UpgradeLoop:
         """A write that fails for its own object leaves the others alone."""
         try:
             await writer.carry_out(order)
-            self._count(type(order).__name__.lower())
+            self._count_write(type(order).__name__.lower())
         except (failures.Protected, failures.Conflict, failures.Missing, failures.Refused) as no:
             self._count("refused")
             LOG.warning("lifecycle.refused: tried again", extra={"why": str(no)})
 
+    def _count_write(self, write: str) -> None:
+        self._has_written = True
+        self._count(write)
+
     def _count(self, write: str) -> None:
         self._meter.count(WRITES, write=write)
-
-    def _measure(self, upgrade: StackUpgrade) -> None:
-        counts: dict[str, int] = {}
-        for node in upgrade.status.nodes:
-            counts[node.phase] = counts.get(node.phase, 0) + 1
-        for phase in NodePhase:
-            self._meter.gauge(
-                NODES, counts.get(phase, 0), upgrade=upgrade.metadata.name, phase=str(phase)
-            )
 
     def _log(self, upgrade: StackUpgrade, step: upgrade_machine.Step) -> None:
         before = {node.name: node.phase for node in upgrade.status.nodes}
@@ -163,6 +212,21 @@ class UpgradeLoop:
                 "moved": [f"{node.name} {node.phase}" for node in moved],
             },
         )
+
+
+async def _as_read(reading: Reading, names: Collection[str]) -> Reading:
+    """For readers that list everything each time."""
+    return reading
+
+
+def _leaving(upgrade: StackUpgrade, step: upgrade_machine.Step) -> frozenset[str]:
+    """The nodes that the step takes out of a phase which they leave only by what the server says."""
+    after = {node.name: node.phase for node in step.status.nodes}
+    return frozenset(
+        node.name
+        for node in upgrade.status.nodes
+        if node.phase in CONFIRMED and after.get(node.name) is not node.phase
+    )
 
 
 def needs_work(upgrade: StackUpgrade) -> bool:

@@ -202,5 +202,31 @@ DASHBOARD: Final = Dashboard(
                 ),
             ),
         ),
+        Row(
+            "Upgrades of the GPU stack",
+            (
+                Panel(
+                    title="Nodes of upgrades",
+                    meaning="By phase, of all upgrades whose objects exist.",
+                    queries=(Query("sum by (phase) (dovetail_lifecycle_nodes) > 0", "{{phase}}"),),
+                    is_stacked=True,
+                ),
+                Panel(
+                    title="Time in the phase",
+                    meaning="Of nodes under way, as a share of what the upgrade's rules allow.",
+                    queries=(
+                        Query(
+                            "max by (upgrade, node, phase) (dovetail_lifecycle_node_phase_seconds)"
+                            " / max by (upgrade, node, phase)"
+                            " (dovetail_lifecycle_node_phase_limit_seconds)",
+                            "{{node}} {{phase}}",
+                        ),
+                    ),
+                    unit=Unit.RATIO,
+                    warns_at=0.8,
+                    alarms_at=1,
+                ),
+            ),
+        ),
     ),
 )

@@ -18,6 +18,7 @@ from dovetail.monitoring.rules import (
     queue_alerts,
     recorded_series,
     scheduler_alerts,
+    upgrade_alerts,
 )
 from dovetail.monitoring.rules.rule import Alert, Group, Recording
 
@@ -27,6 +28,7 @@ GROUPS: Final = (
     claim_alerts.GROUP,
     queue_alerts.GROUP,
     history_alerts.GROUP,
+    upgrade_alerts.GROUP,
     scheduler_alerts.GROUP,
 )
 RUNBOOKS: Final = (

@@ -484,11 +484,14 @@ def _conditions(
 ) -> tuple[meta.Condition, ...]:
     failed = failures(status)
     is_active = status.phase not in ENDED and status.phase is not Phase.PENDING
+    is_stopped = status.phase is Phase.STOPPED
     message = f"{failed[0].name}: {failed[0].reason}" if failed else ""
+    why = "NodesFailed" if failed else "NoFailures"
+    degraded = (str(status.phase), status.reason) if is_stopped else (why, message)
     wanted = (
         ("Progressing", is_active, str(status.phase), status.reason),
         ("Completed", status.phase is Phase.COMPLETED, str(status.phase), status.reason),
-        ("Degraded", bool(failed), "NodesFailed" if failed else "NoFailures", message),
+        ("Degraded", bool(failed) or is_stopped, *degraded),
     )
     earlier = {condition.type: condition for condition in before.conditions}
     conditions: list[meta.Condition] = []

@@ -11,6 +11,7 @@ import msgspec
 
 from dovetail.kubetypes import registry
 from dovetail.kubetypes.core import nodes
+from dovetail.model import node_annotations
 from dovetail.upgrade.heal import heal_record
 from dovetail.upgrade.heal.heal_record import Phase, Record
 from dovetail.web import asked, endpoints
@@ -83,12 +84,12 @@ def _item(node: nodes.Node) -> HealingItem:
         began=_moment(record.began),
         requested=_moment(record.requested),
         tries=earlier + 1 if record.is_active else 0,
-        reason=_reason(record, heal_record.response_of(annotations)),
+        reason=_reason(record, node_annotations.heal_response_of(annotations)),
         attempts=tuple(_attempt(each) for each in record.attempts),
     )
 
 
-def _reason(record: Record, response: heal_record.Response | None) -> str:
+def _reason(record: Record, response: node_annotations.HealResponse | None) -> str:
     """What the remedy under way waits for."""
     match record.phase:
         case Phase.IDLE:
