@@ -22,6 +22,7 @@ POLICY = {
     "tries": 1,
     "breakerShare": 0.5,
     "breakerSeconds": 1,
+    "faultSeconds": 1,
     "evictBarePods": True,
     "passSeconds": 1,
 }

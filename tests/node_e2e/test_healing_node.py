@@ -18,7 +18,7 @@ from tests.support import healer_process
 pytestmark = pytest.mark.slow
 
 DOUBLE_BIT_ERROR = 48  # the XID of an error that memory could not correct
-POLICY = {"evictBarePods": True, "passSeconds": 1, "breakerSeconds": 1}
+POLICY = {"evictBarePods": True, "passSeconds": 1, "breakerSeconds": 1, "faultSeconds": 1}
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from dovetail.upgrade.heal.heal_record import Phase, Record
 from tests.live.live_scheduler import Stage, play
 
 TABLE = HealthPolicy()
-POLICY = heal_policy.HealPolicy(breaker_share=0.5)
+POLICY = heal_policy.HealPolicy(breaker_share=0.5, fault_seconds=1)
 
 
 class Ward:

@@ -53,6 +53,17 @@ def test_a_gang_leaves_as_a_whole_from_all_its_nodes() -> None:
     assert {pod.uid for pod in cluster.play()["n-0"].pods} == {"g0", "g1", "g2"}
 
 
+def test_a_fault_gets_time_to_pass_before_anything_moves() -> None:
+    cluster = broken()
+    cluster.now = 10_000.0
+    cluster.breaks("n-0", "gpu-0", fault("gpu-lost", since=cluster.now - 89))
+    step = cluster.play()["n-0"]
+    assert (step.action, step.record) == (Action.NOTHING, None)
+    assert step.reason == "reboot begins when gpu-lost has stood for 90 s"
+    cluster.now += 1
+    assert cluster.play()["n-0"].action is Action.BEGIN
+
+
 def test_a_fault_that_keeps_no_work_away_moves_no_pod() -> None:
     cluster = broken()
     cluster.breaks("n-0", "gpu-0", fault("row-remap-pending", effect="None"))
@@ -168,7 +179,7 @@ def test_a_request_is_withdrawn_while_work_is_back_on_the_gpu() -> None:
 def test_many_faults_at_once_open_the_breaker_of_their_pool() -> None:
     cluster = Cluster(nodes=8)
     for number in range(3):
-        cluster.breaks(f"n-{number}", "gpu-0", fault("xid-48", since=990.0))
+        cluster.breaks(f"n-{number}", "gpu-0", fault("xid-48", since=900.0))
     steps = cluster.play()
     assert {step.action for step in steps.values()} == {Action.REFUSE}
     assert "3 of 8 nodes failed within 300 s, more than 2" in steps["n-0"].reason

@@ -27,6 +27,7 @@ class HealPolicy(
 
     window_seconds: Seconds = 86_400  # how long an attempt counts
     tries: Annotated[int, msgspec.Meta(ge=1, le=10)] = 2  # of one remedy per window, then the next
+    fault_seconds: Seconds = 90  # how long a fault stands before a remedy begins
     breaker_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.25  # of a pool's nodes with GPUs
     breaker_seconds: Seconds = 300
     reset_seconds: Seconds = 900  # from the request until a remedy counts as failed

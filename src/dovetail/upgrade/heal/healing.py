@@ -89,7 +89,9 @@ def decide(
             steps.append(_go_on(node, node.record, facts, policy, now=now))
         else:
             outcome = _due(node, node.record, policy, table, now=now)
-            if isinstance(outcome, _Due):
+            if isinstance(outcome, _Due) and _is_fresh(outcome, policy, now=now):
+                steps.append(_too_early(outcome, policy))
+            elif isinstance(outcome, _Due):
                 due.append(outcome)
             elif outcome is not None:
                 steps.append(outcome)
@@ -257,6 +259,18 @@ def _due(
     every = tuple(gpu.name for gpu in node.gpus)
     gpus = every if rung is Rung.DRAIN_AND_RESET else own
     return _Due(node=node, rung=rung, gpus=gpus, diagnosis=worst)
+
+
+def _is_fresh(due: _Due, policy: HealPolicy, *, now: float) -> bool:
+    """Whether the fault may still pass by itself, as while a driver is loaded again."""
+    return now - due.diagnosis.fault.since < policy.fault_seconds
+
+
+def _too_early(due: _Due, policy: HealPolicy) -> Step:
+    why = (
+        f"{due.rung} begins when {due.diagnosis.fault.name} has stood for {policy.fault_seconds} s"
+    )
+    return Step(node=due.node.name, action=Action.NOTHING, reason=why, rung=due.rung, gpus=due.gpus)
 
 
 def _may_act(gpu: GpuFacts, each: Diagnosis, policy: HealPolicy) -> bool:
