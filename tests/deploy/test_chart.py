@@ -26,7 +26,7 @@ from dovetail.files import configuration_file
 from dovetail.history import history_recorder
 from dovetail.install import chart, chart_values
 from dovetail.kubetypes import gpu_stack_kinds, registry
-from dovetail.upgrade import upgrade_events, upgrade_loop
+from dovetail.upgrade import recorded_events, upgrade_loop
 from dovetail.upgrade.validation import validation_checks
 from dovetail.web.source import watched_kinds
 from tests.deploy import build
@@ -544,5 +544,5 @@ def test_only_one_lease_of_its_own_namespace_is_the_lifecycle_processs() -> None
     assert renewed["resourceNames"] == ["dovetail-lifecycle"]
     assert renewed["verbs"] == ["get", "patch"]
     events = roles["dovetail-lifecycle-events"]
-    assert events["metadata"]["namespace"] == upgrade_events.NAMESPACE
+    assert events["metadata"]["namespace"] == recorded_events.NAMESPACE
     assert events["rules"][0]["resources"] == ["events"]

@@ -82,7 +82,7 @@ class Lifecycle:
         reviews = access_reviews.Reviews(client.KubeApi(self._transport), self.clock)
         return http_server.Server(
             metrics=self._text,
-            ready=lambda: {"lifecycle": True},
+            ready=lambda: {"lifecycle": self._tenures.is_steady},
             alive=lambda: True,
             configuration={},
             authorise=reviews.authorise,

@@ -588,6 +588,26 @@ class Exporter(
     ] = ()
 
 
+class Healing(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """Remedies for faulty GPUs."""
+
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="[heal](heal.md) faulty GPUs: pods may be moved away from them, and nodes asked for resets"
+        ),
+    ] = False
+    policy: Annotated[
+        dict[str, Any],
+        Meta(
+            description="limits, breaker and windows: the content of a file for `dovetail lifecycle --heal-policy`; "
+            "empty: the defaults"
+        ),
+    ] = {}
+
+
 class OperatorRights(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
@@ -628,6 +648,7 @@ class Lifecycle(
             "empty: all checks that need no Job"
         ),
     ] = {}
+    heal: Healing = Healing()
     operator: OperatorRights = OperatorRights()
     priority_class_name: Annotated[
         str, Meta(description="PriorityClass of the process's pods; empty: none")

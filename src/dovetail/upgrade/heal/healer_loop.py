@@ -24,12 +24,14 @@ from dovetail.node.health.policy_table import HealthPolicy
 from dovetail.ports import api as api_port
 from dovetail.ports import clock as clock_port
 from dovetail.ports import failures, meter
+from dovetail.upgrade import upgrade_loop
 from dovetail.upgrade.heal import heal_facts, heal_policy, heal_record, heal_report, healing
 from dovetail.upgrade.heal.heal_record import MovedPod
 from dovetail.upgrade.heal.healing import Action, Step
 
 BUSY_SECONDS: Final = 2.0  # after a pass that wrote: the next step is due
-KINDS: Final = replica.KINDS  # what `read` has to read
+# What `read` has to read: that of upgrades, so that one role serves both loops.
+KINDS: Final = tuple(kind for kind in upgrade_loop.KINDS if kind != registry.STACK_UPGRADE)
 
 LOG: Final = logging.getLogger(__name__)
 
