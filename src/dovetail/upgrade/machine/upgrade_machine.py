@@ -28,7 +28,7 @@ from dovetail.kubetypes.custom.stack_upgrades import (
     WaveStatus,
 )
 from dovetail.upgrade.machine import gang_drain, instructions, node_steps, upgrade_waves
-from dovetail.upgrade.machine.cluster_facts import Facts, Judges, Ongoing, Readiness
+from dovetail.upgrade.machine.cluster_facts import Facts, Judges, Ongoing, Readiness, Versions
 from dovetail.upgrade.machine.node_steps import Setting
 
 ENDED: Final = frozenset({Phase.COMPLETED, Phase.STOPPED, Phase.ABORTED, Phase.REFUSED})
@@ -503,9 +503,10 @@ def _instructions(
     status = upgrade.status
     setting = _setting(upgrade, facts, judges, at)
     is_ended = status.phase in ENDED
+    in_turn = _versions_in_turn(status, upgrade.spec)
     orders: list[instructions.Instruction] = []
     for node in status.nodes:
-        orders += _of_node(node, setting, is_ended=is_ended)
+        orders += _of_node(node, setting, in_turn, is_ended=is_ended)
     if is_ended:
         return orders
     is_held = setting.is_held
@@ -516,8 +517,19 @@ def _instructions(
     return [*fences, *evictions, *others]
 
 
+def _versions_in_turn(
+    status: StackUpgradeStatus, spec: stack_upgrades.StackUpgradeSpec
+) -> Versions:
+    """What is installed now. One object may name the version of many nodes, so that none may go
+    forward while another goes back: those that came first finish first.
+    """
+    applying = [node for node in status.nodes if node.phase is NodePhase.APPLYING]
+    first = min(applying, key=lambda node: (node.since, node.name), default=None)
+    return node_steps.target_of(first, spec) if first is not None else {}
+
+
 def _of_node(
-    node: NodeStatus, setting: Setting, *, is_ended: bool
+    node: NodeStatus, setting: Setting, in_turn: Versions, *, is_ended: bool
 ) -> list[instructions.Instruction]:
     view = setting.facts.nodes.get(node.name)
     if view is None:
@@ -538,6 +550,6 @@ def _of_node(
     seconds = gang_drain.seconds_since(node.since, setting.now)
     versions = node_steps.target_of(node, setting.spec)
     judgement = setting.judges.installing(node.name, versions, seconds)
-    if not isinstance(judgement, Ongoing):
+    if not isinstance(judgement, Ongoing) or versions != in_turn:
         return []
     return [instructions.Install(node.name, write) for write in judgement.writes]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.upgrade.driver_player import driver_image
-from tests.upgrade.fleet_story import Fleet, fleet
+from tests.upgrade.fleet.fleet_story import Fleet, fleet
 from tests.upgrade.operator_story import NEW, OLD
 
 pytestmark = pytest.mark.slow
