@@ -28,7 +28,7 @@ from dovetail.kubetypes.custom.stack_upgrades import (
     WaveStatus,
 )
 from dovetail.upgrade.machine import gang_drain, instructions, node_steps, upgrade_waves
-from dovetail.upgrade.machine.cluster_facts import Facts, Judges, Ongoing, Readiness, Versions
+from dovetail.upgrade.machine.cluster_facts import Facts, Judges, Ongoing, Readiness
 from dovetail.upgrade.machine.node_steps import Setting
 
 ENDED: Final = frozenset({Phase.COMPLETED, Phase.STOPPED, Phase.ABORTED, Phase.REFUSED})
@@ -503,10 +503,10 @@ def _instructions(
     status = upgrade.status
     setting = _setting(upgrade, facts, judges, at)
     is_ended = status.phase in ENDED
-    in_turn = _versions_in_turn(status, upgrade.spec)
+    goes_back = _goes_back_in_turn(status)
     orders: list[instructions.Instruction] = []
     for node in status.nodes:
-        orders += _of_node(node, setting, in_turn, is_ended=is_ended)
+        orders += _of_node(node, setting, goes_back=goes_back, is_ended=is_ended)
     if is_ended:
         return orders
     is_held = setting.is_held
@@ -517,19 +517,17 @@ def _instructions(
     return [*fences, *evictions, *others]
 
 
-def _versions_in_turn(
-    status: StackUpgradeStatus, spec: stack_upgrades.StackUpgradeSpec
-) -> Versions:
-    """What is installed now. One object may name the version of many nodes, so that none may go
-    forward while another goes back: those that came first finish first.
+def _goes_back_in_turn(status: StackUpgradeStatus) -> bool:
+    """Whether nodes go back now, or forward. One object may name the version of many nodes, so that
+    none may go forward while another goes back: those that came first finish first.
     """
     applying = [node for node in status.nodes if node.phase is NodePhase.APPLYING]
     first = min(applying, key=lambda node: (node.since, node.name), default=None)
-    return node_steps.target_of(first, spec) if first is not None else {}
+    return first is not None and first.is_going_back
 
 
 def _of_node(
-    node: NodeStatus, setting: Setting, in_turn: Versions, *, is_ended: bool
+    node: NodeStatus, setting: Setting, *, goes_back: bool, is_ended: bool
 ) -> list[instructions.Instruction]:
     view = setting.facts.nodes.get(node.name)
     if view is None:
@@ -545,11 +543,11 @@ def _of_node(
     is_foreign = bool(view.fence) and view.fence != setting.name
     if keeps_fence and not is_foreign and not node_steps.is_fence_set(view, setting):
         return [instructions.Fence(node.name, view.pools)]
-    if node.phase is not NodePhase.APPLYING:
+    if node.phase is not NodePhase.APPLYING or node.is_going_back != goes_back:
         return []
     seconds = gang_drain.seconds_since(node.since, setting.now)
     versions = node_steps.target_of(node, setting.spec)
     judgement = setting.judges.installing(node.name, versions, seconds)
-    if not isinstance(judgement, Ongoing) or versions != in_turn:
+    if not isinstance(judgement, Ongoing):
         return []
     return [instructions.Install(node.name, write) for write in judgement.writes]
