@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from dovetail.devcluster import control_plane
-from tests.support import cluster as planes
 from tests.support import live, rest
 from tests.support.waiting import wait_until
 from tests.upgrade import operator_story
 from tests.upgrade.driver_player import DRIVER, SCENE, driver_image
 from tests.upgrade.fleet import fleet_manifests as manifests
-from tests.upgrade.fleet import upgrade_history
+from tests.upgrade.fleet import fleet_plane, upgrade_history
 from tests.upgrade.fleet.fleet_player import LOADED, FleetPlayer
 from tests.upgrade.fleet.fleet_records import Records
 from tests.upgrade.fleet.lives import Lives
@@ -251,7 +250,7 @@ def fleet(
 ) -> Iterator[Fleet]:
     """A fleet whose nodes have the old driver. The player and the library act until the end of the block."""
     names = NAMES[:nodes]
-    plane = plane or planes.control_plane()
+    plane = plane or fleet_plane.plane()
     with (
         tempfile.TemporaryDirectory(prefix="dovetail-fleet-") as scratch,
         operator_story.story(*names, plane=plane, **FREE | policy) as scene,

@@ -15,6 +15,7 @@ from tests.cli import running
 from tests.support import cluster as planes
 from tests.support import live
 from tests.upgrade.driver_player import driver_image
+from tests.upgrade.fleet import fleet_plane
 from tests.upgrade.fleet.fleet_story import Fleet, fleet
 from tests.upgrade.operator_story import NEW
 
@@ -52,7 +53,7 @@ def test_another_process_goes_on_when_one_is_killed_and_the_api_server_restarts(
 
 @pytest.mark.long
 def test_a_process_that_was_held_up_writes_nothing_once_another_leads(tmp_path: Path) -> None:
-    plane = planes.control_plane()
+    plane = fleet_plane.plane()
     first_log = tmp_path / "first.log"
     with fleet(3) as story:
         story.gang("train", "ab")
