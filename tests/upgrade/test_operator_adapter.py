@@ -159,3 +159,22 @@ def test_without_a_version_in_the_object_there_is_no_way_back() -> None:
     assert isinstance(OPERATOR.reversible(known, TARGET), adapter.Reversible)
     unknown = trees.facts("a", node, trees.policy(""))
     assert isinstance(OPERATOR.reversible(unknown, TARGET), ForwardOnly)
+
+
+def test_nodes_that_the_way_back_of_another_made_skip_again_are_released_with_the_last_one() -> (
+    None
+):
+    held = trees.node("a", {SKIP: "true", STATE: "upgrade-required"}, annotations=OURS)
+    went_back = trees.node("c", {SKIP: "true", STATE: "upgrade-required"}, annotations=OURS)
+    last = trees.node("b", {STATE: "upgrade-done"})
+    pods = [trees.driver(NEW, "a"), trees.driver(NEW, "b"), trees.driver(OLD, "c")]
+    objects = [*pods, trees.policy(NEW)]
+    outcome = OPERATOR.apply(trees.facts("b", held, last, went_back, *objects), TARGET)
+    assert isinstance(outcome, Working)
+    [write] = outcome.writes
+    assert isinstance(write, adapter.NodePatch)
+    assert (write.node, write.labels) == ("a", {SKIP: None, STATE: "upgrade-done"})
+    # c keeps its skip label: the library would install there what it went back from.
+    released = trees.written(held, write)
+    done = OPERATOR.apply(trees.facts("b", released, last, went_back, *objects), TARGET)
+    assert isinstance(done, Applied)

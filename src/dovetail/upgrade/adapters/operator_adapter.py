@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from dovetail.answer.why.evidence.gpu_platform.gpu_nodes import Component
 from dovetail.upgrade.adapters import (
     adapter,
     driver_pods,
@@ -111,7 +112,7 @@ def _by_library(facts: NodeFacts, lever: Lever, target: str) -> adapter.Outcome:
     if operator_labels.is_skipped(facts.node):
         return _unskipped(facts, target, has_target=has_target and state == State.REQUIRED)
     if state in (State.DONE, State.UNKNOWN) and has_target:
-        return _finished(facts, driver, target)
+        return _released(facts, lever, target) or _finished(facts, driver, target)
     if state in (State.DONE, State.UNKNOWN):
         return _unnoticed(facts, target)
     return operator_states.outcome(facts, lever, target, state, driver)
@@ -136,6 +137,35 @@ def _unskipped(facts: NodeFacts, target: str, *, has_target: bool) -> adapter.Ou
     return Working(
         writes=(patch,), waiting_for="the operator to see that the node is skipped no more"
     )
+
+
+def _released(facts: NodeFacts, lever: Lever, target: str) -> Working | None:
+    """Other nodes that have the target, and that the way back of one node made skip the library once more."""
+    held = [
+        node.metadata.name
+        for node in lever.governed
+        if operator_labels.is_skipped_by_us(node)
+        and operator_labels.state_of(node) in operator_labels.IDLE_STATES
+        and _shows(facts, node.metadata.name, target)
+    ]
+    if not held:
+        return None
+    patches = tuple(
+        NodePatch(
+            node=name,
+            labels={operator_labels.SKIP: None, operator_labels.STATE: State.DONE.value},
+            annotations={operator_labels.OUR_SKIP: None},
+            why=f"it has driver {target} already",
+        )
+        for name in held
+    )
+    return Working(writes=patches, waiting_for=f"the release of {len(held)} nodes with {target}")
+
+
+def _shows(facts: NodeFacts, node: str, target: str) -> bool:
+    """Whether the driver's pod of another node installs the target."""
+    running = facts.platform.on_nodes.get((Component.DRIVER, node))
+    return running is not None and driver_pods.is_version(running.version.value, target)
 
 
 def _unnoticed(facts: NodeFacts, target: str) -> Working:

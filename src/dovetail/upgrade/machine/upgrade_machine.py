@@ -517,9 +517,10 @@ def _instructions(
     status = upgrade.status
     setting = _setting(upgrade, facts, judges, at)
     is_ended = status.phase in ENDED
+    goes_back = _goes_back_in_turn(status)
     orders: list[instructions.Instruction] = []
     for node in status.nodes:
-        orders += _of_node(node, setting, is_ended=is_ended)
+        orders += _of_node(node, setting, goes_back=goes_back, is_ended=is_ended)
     if is_ended:
         return orders
     is_held = setting.is_held
@@ -530,8 +531,17 @@ def _instructions(
     return [*fences, *evictions, *others]
 
 
+def _goes_back_in_turn(status: StackUpgradeStatus) -> bool:
+    """Whether nodes go back now, or forward. One object may name the version of many nodes, so that
+    none may go forward while another goes back: those that came first finish first.
+    """
+    applying = [node for node in status.nodes if node.phase is NodePhase.APPLYING]
+    first = min(applying, key=lambda node: (node.since, node.name), default=None)
+    return first is not None and first.is_going_back
+
+
 def _of_node(
-    node: NodeStatus, setting: Setting, *, is_ended: bool
+    node: NodeStatus, setting: Setting, *, goes_back: bool, is_ended: bool
 ) -> list[instructions.Instruction]:
     view = setting.facts.nodes.get(node.name)
     if view is None:
@@ -547,7 +557,7 @@ def _of_node(
     is_foreign = bool(view.fence) and view.fence != setting.name
     if keeps_fence and not is_foreign and not node_steps.is_fence_set(view, setting):
         return [instructions.Fence(node.name, view.pools, view.needs_cordon)]
-    if node.phase is not NodePhase.APPLYING:
+    if node.phase is not NodePhase.APPLYING or node.is_going_back != goes_back:
         return []
     seconds = gang_drain.seconds_since(node.since, setting.now)
     versions = node_steps.target_of(node, setting.spec)

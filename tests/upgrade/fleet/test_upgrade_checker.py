@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.upgrade.upgrade_checker import FENCE, NODE, STATE, WORK, Change, Checker, Scene
+from tests.upgrade.fleet.upgrade_checker import Checker
+from tests.upgrade.fleet.upgrade_history import FENCE, NODE, STATE, WORK, Change, Scene
 
 Tree = dict[str, Any]
 SCENE = Scene(

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.waiting import wait_until
-from tests.upgrade.fleet_story import Fleet, fleet
-from tests.upgrade.test_whole_upgrades import TWO, with_work
-from tests.upgrade.upgrade_checker import ENDED
+from tests.upgrade.fleet.fleet_story import Fleet, fleet
+from tests.upgrade.fleet.test_whole_upgrades import TWO, with_work
+from tests.upgrade.fleet.upgrade_history import ENDED
 
 pytestmark = pytest.mark.slow
 Pace = Iterator[tuple[int, bool]]  # the write at which a life ends, and whether before it
@@ -103,12 +103,13 @@ def _all(phase: str, nodes: int = 6) -> dict[str, str]:
     return dict.fromkeys("abcdef"[:nodes], phase)
 
 
-PLAIN = Shape("plain", plain, "Completed", _all("Done"))
+# A failure in the middle and the way back through the library: the short run's only shape.
+SHORT = Shape("failing", failing, "Completed", _all("Done", 4) | {"c": "RolledBack"}, nodes=4)
 SHAPES = (
-    PLAIN,
+    SHORT,
+    Shape("plain", plain, "Completed", _all("Done")),
     Shape("cordoned", cordoned, "Completed", _all("Done", 4), nodes=4),
-    Shape("failing", failing, "Completed", _all("Done", 4) | {"c": "RolledBack"}, nodes=4),
-    Shape("stopped", stopped, "Stopped", _all("RolledBack", 4), nodes=4),
+    Shape("stopped", stopped, "Stopped", _all("RolledBack", 4) | {"d": "Skipped"}, nodes=4),
     Shape("by-hand", by_hand, "Completed", _all("Done"), is_automatic=False),
 )
 
@@ -126,7 +127,7 @@ def run(shape: Shape, pace: Pace) -> int:
 
 
 def test_killed_again_and_again_an_upgrade_ends_as_if_nothing_had_happened() -> None:
-    assert run(PLAIN, some_writes(seed=7)) >= 20
+    assert run(SHORT, some_writes(seed=7)) >= 15
 
 
 @pytest.mark.long

@@ -13,21 +13,23 @@ from pathlib import Path
 from typing import Any, Final
 
 from dovetail.devcluster import control_plane
-from tests.support import cluster as planes
 from tests.support import live, rest
 from tests.support.waiting import wait_until
-from tests.upgrade import operator_story, upgrade_checker
+from tests.upgrade import operator_story
 from tests.upgrade.driver_player import DRIVER, SCENE, driver_image
-from tests.upgrade.fleet_player import LOADED, FleetPlayer
-from tests.upgrade.lives import Lives
+from tests.upgrade.fleet import fleet_manifests as manifests
+from tests.upgrade.fleet import fleet_plane, upgrade_history
+from tests.upgrade.fleet.fleet_player import LOADED, FleetPlayer
+from tests.upgrade.fleet.fleet_records import Records
+from tests.upgrade.fleet.lives import Lives
+from tests.upgrade.fleet.upgrade_checker import Checker
+from tests.upgrade.fleet.upgrade_history import ENDED, STAYS, WORK
 from tests.upgrade.operator_story import NEW, OLD
-from tests.upgrade.upgrade_checker import ENDED, STAYS, WORK, Change, Checker
 
 Tree = dict[str, Any]
 NAMES: Final = "abcdefghij"
 # The library may start as many nodes as there are: the waves of the upgrade decide.
 FREE: Final = {"maxParallelUpgrades": 0}
-RECORDED: Final = ("nodes", "pods", "stackupgrades", "devicetaintrules")
 QUICK: Final = {"applySeconds": 120, "validateSeconds": 120}
 OUTCOMES: Final = ("Done", "Failed", "RolledBack", "Skipped")
 
@@ -45,8 +47,7 @@ class Fleet:
         self.cordoned: set[str] = set()
         self.upgrade_names: list[str] = []
         self._work: list[str] = []
-        self._recordings: dict[str, rest.Recording] = {}
-        self._beside = contextlib.ExitStack()
+        self.records = Records(scene.api, scene.namespace)
 
     def name(self, node: str) -> str:
         """The full name of a node."""
@@ -66,13 +67,7 @@ class Fleet:
 
     def budget(self, work: str, **spec: Any) -> None:
         """A disruption budget over work, counted by the cluster."""
-        selector = {"matchLabels": {WORK: work}}
-        tree = {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"name": work},
-            "spec": {"selector": selector} | spec,
-        }
+        tree = manifests.budget(work, spec)
         self.api.create("poddisruptionbudgets", tree, self.namespace)
 
         def is_counted() -> bool:
@@ -84,25 +79,18 @@ class Fleet:
     def bare(self, name: str, node: str, *, gpus: int = 0) -> None:
         """A pod without a controller. Without GPUs no driver upgrade concerns it."""
         label = WORK if gpus else STAYS
-        tree = {"metadata": {"name": name, "labels": {label: name}}, "spec": _pod_spec(gpus)}
+        tree = {
+            "metadata": {"name": name, "labels": {label: name}},
+            "spec": manifests.pod_spec(gpus),
+        }
         tree["spec"]["nodeName"] = self.name(node)
         self.api.create("pods", tree, self.namespace)
 
     def daemon(self, name: str, *, only: str = "", gpus: int = 0) -> None:
         """A pod on every node, or on nodes with this label, that a drain leaves."""
         labels = {STAYS: name, WORK: name} if gpus else {STAYS: name}
-        template = {"metadata": {"labels": labels}, "spec": _pod_spec(gpus)}
-        template["spec"]["nodeSelector"] = {SCENE: self.namespace} | (
-            {only: "true"} if only else {}
-        )
-        template["spec"]["tolerations"] = [{"operator": "Exists"}]
-        spec = {"selector": {"matchLabels": {STAYS: name}}, "template": template}
-        tree = {
-            "apiVersion": "apps/v1",
-            "kind": "DaemonSet",
-            "metadata": {"name": name},
-            "spec": spec,
-        }
+        selector = {SCENE: self.namespace} | ({only: "true"} if only else {})
+        tree = manifests.daemon_set(name, labels, selector, gpus=gpus)
         self.api.create("daemonsets", tree, self.namespace)
 
     def cordon(self, node: str) -> None:
@@ -120,12 +108,7 @@ class Fleet:
         full = f"{self.namespace}{name}"
         selector = {"matchLabels": {SCENE: self.namespace}}
         spec = {"to": {"driver": NEW}, "nodeSelector": selector, "stop": QUICK} | spec
-        tree = {
-            "apiVersion": "dovetail.dev/v1alpha1",
-            "kind": "StackUpgrade",
-            "metadata": {"name": full},
-            "spec": spec,
-        }
+        tree = manifests.upgrade(full, spec)
         self.api.create("stackupgrades", tree)
         self.upgrade_names.append(full)
         return full
@@ -134,21 +117,9 @@ class Fleet:
         self, name: str, nodes: str, labels: dict[str, str], *, has_volume: bool = False
     ) -> None:
         self.player.places[name] = [self.name(node) for node in nodes]
-        labels = labels | {WORK: name}
-        template = {"metadata": {"labels": labels}, "spec": _pod_spec(1)}
-        if has_volume:
-            template["spec"]["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
-        spec = {
-            "replicas": len(nodes),
-            "selector": {"matchLabels": {WORK: name}},
-            "template": template,
-        }
-        tree = {
-            "apiVersion": "apps/v1",
-            "kind": "ReplicaSet",
-            "metadata": {"name": name},
-            "spec": spec,
-        }
+        tree = manifests.replica_set(
+            name, labels | {WORK: name}, count=len(nodes), has_volume=has_volume
+        )
         self.api.create("replicasets", tree, self.namespace)
         self._work.append(name)
         wait_until(lambda: self.running(name) == len(nodes), f"{len(nodes)} pods of {name}")
@@ -238,35 +209,20 @@ class Fleet:
         failed = {self.name(node) for node, phase in self.phases().items() if phase == "Failed"}
         nodes = self.api.list("nodes", labelSelector=f"{SCENE}={self.namespace}")
         others = [node for node in nodes if node["metadata"]["name"] not in failed]
-        states = {node["metadata"]["labels"].get(upgrade_checker.STATE) for node in others}
+        states = {node["metadata"]["labels"].get(upgrade_history.STATE) for node in others}
         return states <= {"upgrade-done", "upgrade-required", None}
 
-    # The history
+    # What happened
 
-    def history(self) -> list[Change]:
-        """Every version so far. Waits until the recordings have seen what there is now."""
-        for plural, recording in self._recordings.items():
-            namespace = self.namespace if plural == "pods" else ""
-            for tree in self.api.list(plural, namespace):
-                if namespace or self._is_ours(tree["metadata"]["name"]):
-                    _wait_recorded(recording, tree["metadata"])
-        return [
-            Change(seen.version, plural, seen.type, seen.object)
-            for plural, recording in self._recordings.items()
-            for seen in list(recording.seen)
-            if plural == "pods" or self._is_ours(seen.object["metadata"]["name"])
-        ]
-
-    def checked(self, *, most: int, restarting: str = "") -> Checker:
-        """The verdict over everything that happened."""
-        facts = upgrade_checker.Scene(
+    def checked(self, *, most: int) -> Checker:
+        """The verdict over everything that happened. Fails where anything did that must not."""
+        facts = upgrade_history.Scene(
             most_unavailable=most,
             driver_app=DRIVER,
             images={OLD: driver_image(OLD), NEW: driver_image(NEW)},
             cordoned=frozenset(self.cordoned),
-            restarting=frozenset(map(self.name, restarting)),
         )
-        checker = Checker(facts).replay(self.history())
+        checker = Checker(facts).replay(self.records.history())
         checker.end()
         assert not self.player.bugs, self.player.bugs
         assert not checker.violations, "\n".join(checker.violations)
@@ -274,23 +230,13 @@ class Fleet:
 
     def leftovers(self) -> list[str]:
         """What is left on the cluster, where the history was not recorded."""
-        facts = upgrade_checker.Scene(most_unavailable=0, driver_app=DRIVER, images={})
+        facts = upgrade_history.Scene(most_unavailable=0, driver_app=DRIVER, images={})
         checker = Checker(facts)
-        for plural in RECORDED:
-            for tree in self.api.list(plural, self.namespace if plural == "pods" else ""):
-                if plural != "pods" and self._is_ours(tree["metadata"]["name"]):
-                    checker.objects[plural][tree["metadata"]["name"]] = tree
+        for change in self.records.present():
+            if change.kind != "pods":
+                checker.objects[change.kind][change.name] = change.tree
         checker.end()
         return checker.violations
-
-    def _is_ours(self, name: str) -> bool:
-        return name.removeprefix("stack-upgrade.").startswith(self.namespace)
-
-    def _record(self, stack: contextlib.ExitStack) -> None:
-        for plural in RECORDED:
-            namespace = self.namespace if plural == "pods" else ""
-            recording = self.api.record(plural, namespace)
-            self._recordings[plural] = stack.enter_context(recording)
 
 
 @contextlib.contextmanager
@@ -304,7 +250,7 @@ def fleet(
 ) -> Iterator[Fleet]:
     """A fleet whose nodes have the old driver. The player and the library act until the end of the block."""
     names = NAMES[:nodes]
-    plane = plane or planes.control_plane()
+    plane = plane or fleet_plane.plane()
     with (
         tempfile.TemporaryDirectory(prefix="dovetail-fleet-") as scratch,
         operator_story.story(*names, plane=plane, **FREE | policy) as scene,
@@ -319,20 +265,11 @@ def fleet(
                 stack.enter_context(scene.library_beside())
                 wait_until(lambda: _shown(scene) == nodes, "the driver of every node to be shown")
                 if is_recorded:
-                    story._record(stack)
+                    story.records.begin(stack)
                 yield story
                 lives.stop(kill=True)
         finally:
             _clean_up(story)
-
-
-def _wait_recorded(recording: rest.Recording, metadata: Tree) -> None:
-    name, version = metadata["name"], int(metadata["resourceVersion"])
-
-    def is_recorded() -> bool:
-        return any(seen.version >= version for seen in recording.of(name))
-
-    wait_until(is_recorded, f"{name} to be recorded")
 
 
 def _shown(scene: operator_story.Story) -> int:
@@ -346,7 +283,7 @@ def _clean_up(story: Fleet) -> None:
             api.patch("stackupgrades", name, {"metadata": {"finalizers": None}})
         api.delete("stackupgrades", name)
     for rule in api.list("devicetaintrules"):
-        if story._is_ours(rule["metadata"]["name"]):
+        if story.records.is_ours(rule["metadata"]["name"]):
             api.delete("devicetaintrules", rule["metadata"]["name"])
     for daemon in api.list("daemonsets", story.namespace):
         api.delete("daemonsets", daemon["metadata"]["name"], story.namespace)
@@ -355,13 +292,6 @@ def _clean_up(story: Fleet) -> None:
     for published in api.list("resourceslices"):
         if published["metadata"]["name"].startswith(story.namespace):
             api.delete("resourceslices", published["metadata"]["name"])
-
-
-def _pod_spec(gpus: int) -> Tree:
-    container: Tree = {"name": "main", "image": "test/work:1"}
-    if gpus:
-        container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
-    return {"terminationGracePeriodSeconds": 1, "containers": [container]}
 
 
 def _define_upgrades(api: rest.Rest) -> None:

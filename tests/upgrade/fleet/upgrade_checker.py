@@ -6,50 +6,50 @@ others. Replays them and returns each violation with its revision. Shares no rul
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final
 
-Tree = dict[str, Any]
-FENCE: Final = "dovetail.dev/stack-upgrade"
-NODE: Final = "dovetail.dev/node"
-WORK: Final = "example.com/work"  # label of pods that have to leave
-STAYS: Final = "example.com/stays"  # label of pods that no upgrade may touch
-STATE: Final = "nvidia.com/gpu-driver-upgrade-state"
-GANG_MIN: Final = "dovetail.dev/gang-min"
-SKIP: Final = "nvidia.com/gpu-driver-upgrade.skip"
+from tests.upgrade.fleet.upgrade_history import (
+    ENDED,
+    FENCE,
+    GANG_MIN,
+    NODE,
+    SKIP,
+    STATE,
+    STAYS,
+    WORK,
+    Change,
+    Scene,
+    Tree,
+    begins_to_end,
+    fence_of,
+    foreign_taints,
+    nodes_of,
+)
+
 IDLE: Final = ("", "upgrade-done", "upgrade-required")
-ENDED: Final = ("Completed", "Stopped", "Aborted", "Refused")
 # Phases of a node while the library may work on it, and those in which its fence may go.
 AT_WORK: Final = ("Applying", "Validating", "Unfencing", "Failed")
 OPENING: Final = ("Unfencing", "Done", "RolledBack")
+OUR_SKIP: Final = "dovetail.dev/driver-skip"
 LEFTOVERS: Final = (
-    "dovetail.dev/driver-skip",
+    OUR_SKIP,
     "dovetail.dev/driver-retried",
     "dovetail.dev/validation-baseline",
 )
-
-
-class Change(NamedTuple):
-    """One version of one object."""
-
-    revision: int
-    kind: str  # plural
-    type: str  # ADDED | MODIFIED | DELETED
-    tree: Tree
-
-    @property
-    def name(self) -> str:
-        return str(self.tree["metadata"]["name"])
-
-
-class Scene(NamedTuple):
-    """What the checker has to know about a story."""
-
-    most_unavailable: int
-    driver_app: str
-    images: Mapping[str, str]  # driver's version -> image
-    cordoned: frozenset[str] = frozenset()  # nodes that others cordoned, before the upgrade began
-    restarting: frozenset[str] = frozenset()  # nodes whose driver's pod the story itself ends
+_GOES_BACK: Final = ("Applying", "Fencing")
+_NEXT: Final = {
+    "Waiting": ("Fencing", "Skipped"),
+    "Fencing": ("Draining", "Skipped", "Failed"),
+    "Draining": ("Applying", "Failed", "Skipped"),
+    "Applying": ("Validating", "Failed", *_GOES_BACK),
+    "Validating": ("Unfencing", "Failed", *_GOES_BACK),
+    "Unfencing": ("Done", "RolledBack", "Failed", "Skipped", *_GOES_BACK),
+    "Done": ("Failed", "Fencing", "Applying", "Waiting"),
+    "Failed": ("Applying", "Fencing"),
+    "Skipped": (),
+    "RolledBack": (),
+}
 
 
 class Checker:
@@ -87,10 +87,16 @@ class Checker:
 
     def end(self) -> None:
         """What must not be left when every upgrade has ended."""
+        statuses = [
+            node
+            for upgrade in self.objects["stackupgrades"].values()
+            for node in nodes_of(upgrade).values()
+        ]
+        # The library would install once more what a node went back from.
+        held = {node["name"] for node in statuses if node.get("phase") == "RolledBack"}
         failed = {
             node["name"]
-            for upgrade in self.objects["stackupgrades"].values()
-            for node in _nodes_of(upgrade).values()
+            for node in statuses
             if node.get("phase") == "Failed" and not node.get("isGivenBack")
         }
         for name, node in self.objects["nodes"].items():
@@ -99,11 +105,14 @@ class Checker:
             metadata = node["metadata"]
             marks = {**metadata.get("annotations", {}), **metadata.get("labels", {})}
             left = [key for key in (*LEFTOVERS, SKIP) if key in marks]
+            if name in held:
+                left = [key for key in left if key not in (SKIP, OUR_SKIP)]
             if fence_of(node):
                 left.append(FENCE)
             if node["spec"].get("unschedulable") and name not in self.scene.cordoned:
                 left.append("unschedulable")
-            if metadata.get("labels", {}).get(STATE, "") not in ("", "upgrade-done"):
+            is_done = metadata.get("labels", {}).get(STATE, "") in ("", "upgrade-done")
+            if not is_done and name not in held:
                 left.append(metadata["labels"][STATE])
             if left:
                 self._violated(f"left on node {name}: {', '.join(left)}")
@@ -118,7 +127,7 @@ class Checker:
     def _judge(self, change: Change, before: Tree | None) -> None:
         if change.kind == "nodes" and before is not None and change.type != "DELETED":
             self._node(change.tree, before)
-        elif change.kind == "pods" and _begins_to_end(change, before):
+        elif change.kind == "pods" and begins_to_end(change, before):
             self._pod(change.tree)
         elif change.kind == "stackupgrades" and before is not None and change.type != "DELETED":
             self._upgrade(change.tree, before)
@@ -130,7 +139,7 @@ class Checker:
         was, now = fence_of(before), fence_of(node)
         if was != now:
             self._fence_changed(name, was, now)
-        lost = set(_foreign_taints(before)) - set(_foreign_taints(node))
+        lost = set(foreign_taints(before)) - set(foreign_taints(node))
         if lost:
             self._violated(f"foreign taints of {name} went: {sorted(lost)}")
         is_cordoned = bool(node["spec"].get("unschedulable"))
@@ -271,8 +280,8 @@ class Checker:
                 self._violated(f"gang {was.get('gang')} is half evicted: {len(left)} pods stay")
         if before.get("status", {}).get("phase") in ENDED:
             self._ended_again(upgrade, before)
-        earlier = _nodes_of(before)
-        for name, node in _nodes_of(upgrade).items():
+        earlier = nodes_of(before)
+        for name, node in nodes_of(upgrade).items():
             self._moved(name, earlier.get(name, {}).get("phase"), node)
 
     def _ended_again(self, upgrade: Tree, before: Tree) -> None:
@@ -288,45 +297,4 @@ class Checker:
             self._violated(f"node {name} went from {was} to {phase}")
 
     def _status(self, upgrade: str, node: str) -> Tree:
-        return _nodes_of(self.objects["stackupgrades"].get(upgrade, {})).get(node, {})
-
-
-_GOES_BACK: Final = ("Applying", "Fencing")
-_NEXT: Final = {
-    "Waiting": ("Fencing", "Skipped"),
-    "Fencing": ("Draining", "Skipped", "Failed"),
-    "Draining": ("Applying", "Failed", "Skipped"),
-    "Applying": ("Validating", "Failed", *_GOES_BACK),
-    "Validating": ("Unfencing", "Failed", *_GOES_BACK),
-    "Unfencing": ("Done", "RolledBack", "Failed", "Skipped", *_GOES_BACK),
-    "Done": ("Failed", "Fencing", "Applying", "Waiting"),
-    "Failed": ("Applying", "Fencing"),
-    "Skipped": (),
-    "RolledBack": (),
-}
-
-
-def fence_of(node: Tree) -> str:
-    """The upgrades that our taint on a node names; several would stand beside each other."""
-    taints = node["spec"].get("taints", ())
-    return ",".join(taint.get("value", "") for taint in taints if taint["key"] == FENCE)
-
-
-def _foreign_taints(node: Tree) -> list[tuple[str, str, str]]:
-    """Taints of other people; those of Kubernetes itself come and go."""
-    return sorted(
-        (taint["key"], taint.get("value", ""), taint["effect"])
-        for taint in node["spec"].get("taints", ())
-        if taint["key"] != FENCE and not taint["key"].startswith("node.kubernetes.io/")
-    )
-
-
-def _nodes_of(upgrade: Tree) -> dict[str, Tree]:
-    return {node["name"]: node for node in upgrade.get("status", {}).get("nodes", ())}
-
-
-def _begins_to_end(change: Change, before: Tree | None) -> bool:
-    if before is not None and before["metadata"].get("deletionTimestamp"):
-        return False
-    is_ending = bool(change.tree["metadata"].get("deletionTimestamp"))
-    return change.type == "DELETED" or is_ending
+        return nodes_of(self.objects["stackupgrades"].get(upgrade, {})).get(node, {})

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tests.support import rest
 from tests.upgrade.driver_player import DRIVER, SCENE, Player
-from tests.upgrade.upgrade_checker import WORK
+from tests.upgrade.fleet.upgrade_history import WORK
 
 Tree = dict[str, Any]
 GPUS: Final = 8  # of a node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.upgrade.driver_player import driver_image
-from tests.upgrade.fleet_story import Fleet, fleet
+from tests.upgrade.fleet.fleet_story import Fleet, fleet
 from tests.upgrade.operator_story import NEW, OLD
 
 pytestmark = pytest.mark.slow
@@ -125,6 +125,7 @@ def test_clocks_that_are_set_by_hours_fail_no_node() -> None:
         story.checked(most=2)
 
 
+@pytest.mark.long
 def test_without_the_library_we_end_the_drivers_pods_and_all_go_back_after_a_failure() -> None:
     with fleet(4, autoUpgrade=False) as story:
         story.gang("train", "bd")

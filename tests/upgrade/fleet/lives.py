@@ -19,7 +19,7 @@ from typing import Final
 from dovetail.devcluster import control_plane
 from tests.support import rest
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[3]
 PAUSE_SECONDS: Final = 0.05  # between passes of a life, in place of seconds
 TETHER: Final = ("setpriv", "--pdeathsig", "KILL")  # ends with this process, however that ends
 
@@ -41,7 +41,7 @@ class Lives:
         self.codes: list[int] = []
 
     def __enter__(self) -> Lives:
-        command = [*TETHER, sys.executable, "-m", "tests.upgrade.lifecycle_life"]
+        command = [*TETHER, sys.executable, "-m", "tests.upgrade.fleet.lifecycle_life"]
         self._process = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )

@@ -12,9 +12,9 @@ import pytest
 from tests.cli import running
 from tests.support import lengths
 from tests.upgrade.driver_player import driver_image
-from tests.upgrade.fleet_story import Fleet, fleet
+from tests.upgrade.fleet.fleet_story import Fleet, fleet
+from tests.upgrade.fleet.upgrade_history import WORK
 from tests.upgrade.operator_story import NEW, OLD
-from tests.upgrade.upgrade_checker import WORK
 
 pytestmark = pytest.mark.slow
 CHOSEN = (
@@ -25,7 +25,7 @@ HOUR = 3600
 KINDS = ("gang", "guarded gang", "lone", "returning", "guarded", "volume", "bare", "daemon")
 
 
-@pytest.mark.parametrize("seed", range(lengths.length(short=2, full=12)))
+@pytest.mark.parametrize("seed", range(lengths.length(short=1, full=12)))
 def test_what_a_plan_names_is_what_stays(seed: int, tmp_path: Path) -> None:
     with fleet(len(NODES) + 2, has_slices=False, autoUpgrade=False) as story:
         for node in NODES:
