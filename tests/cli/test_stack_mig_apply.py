@@ -126,18 +126,6 @@ def test_a_node_whose_plugin_counts_no_profiles_is_passed_over(
     assert "no change starts more waiting pods; " in run.err
 
 
-def test_a_node_whose_plugin_would_not_return_behind_the_fence_is_passed_over(
-    waiting: embedded.Embedded,
-) -> None:
-    plugin = trees.pod("nvidia-device-plugin-daemonset", "test/plugin:v0.20.0", "static")
-    plugin["spec"]["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
-    waiting.put(plugin)
-    run = _apply(waiting)
-    assert run.code == 1
-    assert "does not tolerate the taint dovetail.dev/stack-upgrade" in run.out
-    assert "no change starts more waiting pods; " in run.err
-
-
 def _has_config_map(api: SimApi) -> bool:
     return any(
         record.key[1] == NAME
