@@ -11,7 +11,7 @@ from dovetail import errors
 from dovetail.cli.answers import sim_command
 from dovetail.sim import timed_jobs, virtual_run
 from dovetail.sim.fleet import fleet_spec
-from dovetail.study.queueing import job_list, job_log, job_run, study_file
+from dovetail.study.queueing import job_list, job_log, job_run, run_figures, study_file
 
 HEADER = "name,submit_s,duration_s,num_gpus,queue\n"
 
@@ -52,14 +52,15 @@ def test_a_job_waits_for_the_gpus_of_the_one_before() -> None:
     log = run("first,0,600,4,\nsecond,60,100,2,\nthird,60,100,2,\n")
     starts = {row.name: row.first_start_s for row in log.rows.values()}
     assert starts == {"first": 0, "second": 600, "third": 600}
-    figures = log.figures(4)
+    figures = run_figures.figures(log, gpus=4, quotas={})
     assert (figures.ended, figures.waiting_p95_s, figures.jct_mean_s) == (3, 540, 626.67)
     assert figures.utilisation_pct == 100.0
 
 
 def test_a_job_larger_than_the_fleet_never_starts_and_is_counted() -> None:
     log = run("huge,0,60,64,\nsmall,10,60,1,\n")
-    assert (log.figures(4).ended, log.figures(4).never_started) == (1, 1)
+    figures = run_figures.figures(log, gpus=4, quotas={})
+    assert (figures.ended, figures.never_started) == (1, 1)
 
 
 def test_a_queue_reclaims_its_quota_and_the_victim_goes_on_from_its_checkpoint() -> None:
