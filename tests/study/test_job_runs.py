@@ -11,7 +11,14 @@ from dovetail import errors
 from dovetail.cli.answers import sim_command
 from dovetail.sim import timed_jobs, virtual_run
 from dovetail.sim.fleet import fleet_spec
-from dovetail.study.queueing import job_list, job_log, job_run, run_figures, study_file
+from dovetail.study.queueing import (
+    job_list,
+    job_log,
+    job_run,
+    run_figures,
+    study_file,
+    study_objects,
+)
 
 HEADER = "name,submit_s,duration_s,num_gpus,queue\n"
 
@@ -107,12 +114,23 @@ def test_failures_and_lost_nodes_follow_from_the_seed() -> None:
     assert runs[0].ended == 6
 
 
-def test_the_live_loops_start_the_same_jobs_at_the_same_times() -> None:
-    """But for the seconds that the live loops take to notice an end."""
-    text = "a,0,600,3,\nb,100,500,2,\nc,130,900,1,\nd,200,300,4,\ne,900,400,2,\nf,2500,100,1,\n"
+SIX = "a,0,600,3,\nb,100,500,2,\nc,130,900,1,\nd,200,300,4,\ne,900,400,2,\nf,2500,100,1,\n"
+WITH_QUEUES = (
+    "a,0,600,3,x\nb,50,2000,2,x\nc,130,900,3,x\nd,300,400,4,y\ne,900,400,2,y\n"
+    "f,1000,300,2,x\ng,1100,800,4,y\nh,2500,100,1,x\n"
+)
+
+
+@pytest.mark.parametrize(("text", "evictions"), [(SIX, 0), (WITH_QUEUES, 2)])
+def test_the_live_loops_start_the_same_jobs_at_the_same_times(text: str, evictions: int) -> None:
+    """But for the seconds that the live loops take to notice an end, and to let a victim go."""
     jobs = job_list.read(HEADER + text, file="jobs.csv")
-    log = job_run.EngineRun(fleet(2), jobs, study=study_file.Study()).run()
-    live = virtual_run.VirtualRun(fleet(2))
+    names = sorted({job.queue for job in jobs if job.queue})
+    queues = tuple(study_file.StudyQueue(name=name, quota=4) for name in names)
+    log = job_run.EngineRun(fleet(2), jobs, study=study_file.Study(queues=queues)).run()
+    live = virtual_run.VirtualRun(
+        fleet(2), objects=[study_objects.queue_tree(queue) for queue in queues], grace_seconds=1
+    )
     works = [
         timed_jobs.Work(
             name=job.name,
@@ -120,17 +138,21 @@ def test_the_live_loops_start_the_same_jobs_at_the_same_times() -> None:
             seconds=job.duration_seconds,
             pods=job.pods,
             gpus=job.gpus_per_pod,
+            queue=job.queue,
         )
         for job in jobs
     ]
-    history = live.run(works, until=10_000).history
-    live_starts: dict[str, float] = {}
-    for entry in history:
+    live_starts: dict[str, list[float]] = {}
+    for entry in live.run(works, until=10_000).history:
         if entry.what == timed_jobs.BOUND:
-            live_starts.setdefault(entry.work, entry.at)
-    starts = {name: log.rows[name].first_start_s for name in live_starts}
-    assert len(starts) == 6
-    assert live_starts == pytest.approx(starts, abs=10)
+            live_starts.setdefault(entry.work, []).append(entry.at)
+    first = {name: float(starts[0]) for name, starts in live_starts.items()}
+    starts = {name: log.rows[name].first_start_s for name in first}
+    assert len(starts) == len(jobs)
+    assert first == pytest.approx(starts, abs=20)
+    again = {name: len(times) - 1 for name, times in live_starts.items()}
+    assert again == {name: log.rows[name].interruptions for name in first}
+    assert sum(again.values()) == evictions
 
 
 def test_the_command_prints_the_figures(tmp_path: Path) -> None:
