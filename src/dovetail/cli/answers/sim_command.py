@@ -47,6 +47,7 @@ group.add_command(sim_compare_command.report)
 @click.option("--trace", metavar="openb:TRACE|philly[:PART]", help="Which recorded workload.")
 @click.option("--jobs", "jobs_file", metavar="FILE.csv", help="A list of jobs, instead of a trace.")
 @click.option("--generate", metavar="SETTINGS", help="Draw jobs, as days=7,load=0.9.")
+@click.option("--history", metavar="STORE", help="Jobs as a recorded history holds them.")
 @click.option("--days", type=click.IntRange(1), help="Only so many days of philly.")
 @click.option("--fleet", "fleet_file", metavar="FILE.yaml", help="The nodes that run the jobs.")
 @click.option("--study", metavar="FILE.yaml", help="Queues, checkpoints and failures of the jobs.")
@@ -79,6 +80,7 @@ def run(
     trace: str | None,
     jobs_file: str | None,
     generate: str | None,
+    history: str | None,
     days: int | None,
     fleet_file: str | None,
     study: str | None,
@@ -97,16 +99,20 @@ def run(
     dovetail sim run --trace philly:0.6 --policy pooled
     dovetail sim run --generate days=3,load=1.1 --fleet fleet.yaml --policy kai
     """
-    if trace is None and jobs_file is None and generate is None:
+    if trace is None and jobs_file is None and generate is None and history is None:
         raise errors.InputError(
             "expected --trace openb:TRACE, --trace philly, "
-            "or --jobs FILE.csv or --generate SETTINGS with --fleet FILE.yaml"
+            "or --jobs FILE.csv, --generate SETTINGS or --history STORE with --fleet FILE.yaml"
         )
+    if trace is not None and (jobs_file or generate or history):
+        raise errors.InputError("--jobs needs --fleet FILE.yaml, and no --trace")
     collection, _, name = (trace or "").partition(":")
-    if trace is None or collection == PHILLY or jobs_file is not None:
+    if trace is None or collection == PHILLY:
         from dovetail.cli.answers import sim_input, sim_jobs
 
-        source = sim_input.Source(trace, jobs_file, generate, fleet_file, study, directory, days)
+        source = sim_input.Source(
+            trace, jobs_file, generate, fleet_file, study, directory, days, history
+        )
         sim_jobs.run(source, seed=seed, policy=policy, form=form, rows=rows)
         return
     if collection != COLLECTION or not name:

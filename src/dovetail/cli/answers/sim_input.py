@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 import click
 
 from dovetail import errors
+from dovetail.cli import output
+from dovetail.history import stores
 from dovetail.sim.fleet import fleet_spec
 from dovetail.study import openb_files
 from dovetail.study.queueing import (
@@ -19,11 +21,13 @@ from dovetail.study.queueing import (
     job_list,
     past_runtimes,
     philly_files,
+    recorded_jobs,
     study_file,
     study_runs,
 )
 
 PHILLY: Final = "philly"
+FOREVER: Final = 2**62  # milliseconds
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -38,6 +42,7 @@ class Source(NamedTuple):
     study: str | None = None
     traces: str | None = None
     days: int | None = None
+    history: str | None = None
 
 
 def options(function: Function) -> Function:
@@ -49,15 +54,16 @@ def options(function: Function) -> Function:
 
 def read(source: Source, *, seed: int) -> study_runs.StudyInput:
     """The study."""
-    kinds = [source.trace, source.jobs, source.generate]
+    kinds = [source.trace, source.jobs, source.generate, source.history]
     if sum(kind is not None for kind in kinds) != 1:
         raise errors.InputError(
-            "expected one of --trace philly[:PART], --jobs FILE.csv or --generate SETTINGS"
+            "expected one of --trace philly[:PART], --jobs FILE.csv, --generate SETTINGS "
+            "or --history STORE"
         )
     if source.trace is not None:
         return _philly(source.trace, source.traces, source.days)
     if source.fleet is None:
-        raise errors.InputError("--jobs and --generate need --fleet FILE.yaml")
+        raise errors.InputError("--jobs, --generate and --history need --fleet FILE.yaml")
     fleet = fleet_spec.read(_text(source.fleet), file=source.fleet)
     nodes = study_runs.gpus_by_node(fleet)
     study = study_file.Study()
@@ -67,11 +73,27 @@ def read(source: Source, *, seed: int) -> study_runs.StudyInput:
         jobs = job_list.read(_text(source.jobs), file=source.jobs)
         study_runs.check_queues(jobs, study, file=source.jobs)
         name = Path(source.jobs).name
+    elif source.history is not None:
+        jobs = _recorded(source.history)
+        study_runs.check_queues(jobs, study, file=source.history)
+        name = "recorded history"
     else:
         arrivals = generated_jobs.read(source.generate or "")
         jobs = generated_jobs.draw(arrivals, gpus_by_node=nodes, queues=study.queues, seed=seed)
         name = f"generated ({source.generate or 'defaults'})"
     return study_runs.StudyInput(name, jobs, fleet, study, past_runtimes.PastRuntimes())
+
+
+def _recorded(location: str) -> tuple[job_list.Job, ...]:
+    with stores.open_store(location) as store:
+        history = store.records(0, FOREVER, has_usage=False)
+    recorded = recorded_jobs.jobs(history)
+    if recorded.open_pods or recorded.divided_pods:
+        output.say(
+            f"left out: {recorded.open_pods} pods that still run, "
+            f"{recorded.divided_pods} that held parts of GPUs"
+        )
+    return recorded.jobs
 
 
 def _philly(trace: str, directory: str | None, days: int | None) -> study_runs.StudyInput:
@@ -110,6 +132,7 @@ _OPTIONS: Final = (
         metavar="SETTINGS",
         help="Draw jobs, as days=7,load=0.9; an empty text takes the defaults.",
     ),
+    click.option("--history", metavar="STORE", help="Jobs as a recorded history holds them."),
     click.option("--fleet", metavar="FILE.yaml", help="The nodes that run the jobs."),
     click.option("--study", metavar="FILE.yaml", help="Queues, checkpoints and failures."),
     click.option(
