@@ -65,7 +65,7 @@ class EngineRun:
         self._losses: list[tuple[int, int, nodes.Node, bool]] = []
         self._sim = simulate.Simulation(
             study_objects.structs(trees),
-            policy_,
+            _with_promises(policy_, study.promises),
             study_objects.BEGINNING,
             seconds=self._seconds,
             decided=self._decided,
@@ -237,6 +237,13 @@ class EngineRun:
         number = self._node_numbers[node.metadata.name]
         self._room.release([number], self._gpus_by_node[number])
         self._plan_loss(node)
+
+
+def _with_promises(policy_: policy.Policy, promises: int | None) -> policy.Policy:
+    if promises is None:
+        return policy_
+    batch = msgspec.structs.replace(policy_.batch, promises=promises)
+    return msgspec.structs.replace(policy_, batch=batch)
 
 
 def _job_name(pod_id: str) -> str:
