@@ -174,3 +174,11 @@ def test_a_queue_that_the_study_lacks_is_refused(tmp_path: Path) -> None:
     arguments = ["run", "--jobs", str(jobs), "--fleet", str(fleet_file)]
     result = CliRunner().invoke(sim_command.group, arguments)
     assert 'job a: no queue "vision"' in str(result.exception)
+
+
+def test_without_promises_later_work_delays_a_job_that_needs_more_room() -> None:
+    text = "first,0,100,3,\nwide,1,100,4,\nlater,2,500,1,\n"
+    held = run(text, predicts_runtimes=True)
+    assert (held.rows["wide"].first_start_s or 0) < 200
+    unheld = run(text, predicts_runtimes=True, promises=0)
+    assert unheld.rows["wide"].first_start_s == 502
