@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from bench import result_rows
 from dovetail import errors
 from dovetail.study import openb_files
 from dovetail.study.queueing import (
@@ -127,17 +128,10 @@ def _key(row: Row) -> tuple[float, int, str, int, int]:
 
 
 def _store(rows: list[Row]) -> None:
-    """One line a row, so that a changed row is one changed line."""
     head = {
         "benchmark": "philly",
         "protocol": "Philly, October and November 2017, 11 queues; restart 30 s, checkpoint each 600 s",
         "machine": "2 cores, shared; simulated, no GPU takes part",
     }
-    lines = [f" {_text(key)}: {_text(value)}," for key, value in head.items()]
-    texts = ",\n".join(f"  {_text(row)}" for row in sorted(rows, key=_key))
-    RESULTS.write_text("{\n" + "\n".join(lines) + '\n "rows": [\n' + texts + "\n ]\n}\n")
-
-
-def _text(value: object) -> str:
-    """As JSON."""
-    return msgspec.json.encode(value).decode()
+    ordered = sorted(rows, key=_key)
+    result_rows.write(RESULTS, head, "rows", ordered)

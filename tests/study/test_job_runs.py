@@ -89,6 +89,20 @@ def test_a_job_that_moves_for_another_goes_on_elsewhere_and_ends() -> None:
     assert {row.end_s for row in log.rows.values()} == {50, 160, 1000}
 
 
+def test_the_pods_of_a_job_end_together_also_if_one_of_them_moved() -> None:
+    text = "name,submit_s,duration_s,num_gpus,gpus_per_pod\n"
+    text += "wide,0,50,6,3\npair,0,1000,2,1\nwhole,90,100,4,4\n"
+    jobs = job_list.read(text, file="jobs.csv")
+    study = study_file.Study(checkpoint_seconds=10, restart_seconds=100)
+    log = job_run.EngineRun(fleet(2), jobs, study=study).run()
+    assert log.interruptions == {job_log.MOVED: 2}
+    assert {row.name: row.end_s for row in log.rows.values()} == {
+        "wide": 50,
+        "pair": 1190,
+        "whole": 190,
+    }
+
+
 def test_a_job_may_be_named_like_the_pod_of_another() -> None:
     log = run("a,0,100,1,\na-0,0,700,1,\n")
     assert {row.name: row.end_s for row in log.rows.values()} == {"a": 100, "a-0": 700}

@@ -166,6 +166,14 @@ class Simulation:
         """When the pod is expected to end; None where that is not known."""
         return self._end_of.get(pod_id)
 
+    def set_end(self, pod_id: str, at: datetime.datetime | None) -> None:
+        """Expects a running pod to end then; None: it is not known when."""
+        if at is None:
+            self._end_of.pop(pod_id, None)
+            return
+        self._end_of[pod_id] = at
+        heapq.heappush(self._ends, (at, pod_id))
+
     def submit(self, *facts: Object) -> None:
         """Adds objects."""
         for fact in facts:

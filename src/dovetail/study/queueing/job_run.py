@@ -151,12 +151,23 @@ class EngineRun:
         # Pods that move start in the same turn, without a placement of their own.
         moved = [eviction for eviction in plan_.evictions if eviction.moves_to]
         started += [(eviction.pod.uid, eviction.moves_to) for eviction in moved]
+        restarted: list[job_list.Job] = []
         for pod_id, node in started:
             job = self._jobs[_job_name(pod_id)]
             self._nodes_of_pods[pod_id] = self._node_numbers[node]
             self._room.take([self._node_numbers[node]], job.gpus_per_pod)
             if not self._attempts.is_running(job):
                 self._attempts.start(job, self._now)
+                restarted.append(job)
+        for job in restarted:
+            end = self._sim.now + datetime.timedelta(seconds=self._attempts.seconds(job))
+            self._expect_ends(job, end)
+
+    def _expect_ends(self, job: job_list.Job, end: datetime.datetime | None) -> None:
+        """All pods of a job that hold GPUs end together, also those that stayed while others moved."""
+        for number in range(job.pods):
+            if f"{job.name}-{number}" in self._nodes_of_pods:
+                self._sim.set_end(f"{job.name}-{number}", end)
 
     def _seconds(self, gang: gangs.Gang, by_queue: int | None) -> int:
         """How long a pod that starts now stays."""
@@ -184,6 +195,7 @@ class EngineRun:
             if self._attempts.is_running(job):
                 what = job_log.MOVED if eviction.moves_to else job_log.EVICTED
                 self._attempts.interrupt(job, self._now, what)
+                self._expect_ends(job, None)  # what stays waits for what left
 
     def _release(self, pod_id: str) -> None:
         """The pod's GPUs are free, if it held any."""
