@@ -14,7 +14,7 @@ AFTER_CHECK ?=
 # Of `make bench-openb`: a seed or a range; 42 to 51 are the published ones.
 SEEDS ?= 42-51
 
-.PHONY: run test test-skew test-long check dashboard bench bench-openb bench-mig fuzz sbom chaos system-deps oracle kube format lock clean help
+.PHONY: run test test-skew test-long check dashboard bench bench-openb bench-mig bench-philly fuzz sbom chaos system-deps oracle kube format lock clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -81,6 +81,9 @@ bench-openb: $(VENV)/dev.stamp ## measure placement policies on the openb trace;
 
 bench-mig: $(VENV)/dev.stamp ## measure placement rules for MIG slices that come and go; results in bench/results/mig.json
 	$(BIN)/python -m bench mig
+
+bench-philly: $(VENV)/dev.stamp ## measure queue policies on the Philly trace; results in bench/results/philly.json
+	$(BIN)/python -m bench philly
 
 fuzz: $(VENV)/dev.stamp ## differential fuzzing against the oracle, and hostile objects, until interrupted
 	$(BIN)/python -m tests.fuzz

@@ -29,6 +29,7 @@ from bench import (
     objects,
     openb,
     partitions,
+    philly,
     right_size,
     rollout,
     selectors,
@@ -73,6 +74,7 @@ WITH_OPTIONS: dict[str, Callable[[list[str]], int]] = {
     "exporter": exporter.main,
     "openb": openb.main,
     "mig": mig.main,
+    "philly": philly.main,
 }
 ON_A_NODE: dict[str, Callable[[], int]] = {
     "node-agent": node_agent.main,

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from bench import result_rows
 from dovetail import errors
 from dovetail.study import openb_files, placement_run, policy_names, workload
 
@@ -180,17 +181,10 @@ def _key(run: Run) -> tuple[str, int, str, str]:
 
 
 def _store(runs: list[Run]) -> None:
-    """One line a run, so that a changed run is one changed line."""
     head = {
         "benchmark": "openb",
         "protocol": "FGD (ATC'23): 1213 nodes, 6212 GPUs, arrivals up to 130 % of capacity, no departures",
         "machine": "2 cores, shared; simulated, no GPU takes part",
     }
-    lines = [f" {_text(key)}: {_text(value)}," for key, value in head.items()]
-    rows = ",\n".join(f"  {_text(run)}" for run in sorted(runs, key=_key))
-    RESULTS.write_text("{\n" + "\n".join(lines) + '\n "runs": [\n' + rows + "\n ]\n}\n")
-
-
-def _text(value: object) -> str:
-    """As JSON."""
-    return msgspec.json.encode(value).decode()
+    ordered = sorted(runs, key=_key)
+    result_rows.write(RESULTS, head, "runs", ordered)

@@ -124,7 +124,7 @@ def test_no_rule_uses_more_gpus_than_there_are_and_all_jobs_end(
     log = run(policy, *(job(f"j{number}", *shape) for number, shape in enumerate(ordered)))
     assert log.ended == len(shapes)
     changes = sorted(
-        change for start, end, gpus in log.spans for change in ((start, gpus), (end, -gpus))
+        change for start, end, gpus, _ in log.runs for change in ((start, gpus), (end, -gpus))
     )
     used = 0
     for _, change in changes:

@@ -154,9 +154,9 @@ class Simulation:
         """Pods on nodes without a known end."""
         return [pod_id for pod_id in self.world.running() if pod_id not in self._end_of]
 
-    def advance(self, time: datetime.datetime) -> None:
-        """Lets time pass without a decision; pods that end by then are gone."""
-        self._jump(time)
+    def advance(self, time: datetime.datetime) -> list[tuple[datetime.datetime, str]]:
+        """Lets time pass without a decision; pods that end by then are gone, and returned with their ends."""
+        return self._jump(time)
 
     def displace(self, pod_id: str) -> bool:
         """Ends a pod that loses its node; whether its controller creates it again, to wait under the same id."""
@@ -165,6 +165,14 @@ class Simulation:
     def end_of(self, pod_id: str) -> datetime.datetime | None:
         """When the pod is expected to end; None where that is not known."""
         return self._end_of.get(pod_id)
+
+    def set_end(self, pod_id: str, at: datetime.datetime | None) -> None:
+        """Expects a running pod to end then; None: it is not known when."""
+        if at is None:
+            self._end_of.pop(pod_id, None)
+            return
+        self._end_of[pod_id] = at
+        heapq.heappush(self._ends, (at, pod_id))
 
     def submit(self, *facts: Object) -> None:
         """Adds objects."""
@@ -208,9 +216,10 @@ class Simulation:
             times.append(self.plan.wake_at)
         return min(times, default=None)
 
-    def _jump(self, time: datetime.datetime) -> None:
-        """Lets time pass; pods that end by then are gone."""
+    def _jump(self, time: datetime.datetime) -> list[tuple[datetime.datetime, str]]:
+        """Lets time pass; pods that end by then are gone, and returned with their ends."""
         self.now = max(self.now, time)
+        pods_ended: list[tuple[datetime.datetime, str]] = []
         ended: dict[gangs.GangKey, None] = {}
         while self._ends and self._ends[0][0] <= self.now:
             at, pod_id = heapq.heappop(self._ends)
@@ -219,7 +228,9 @@ class Simulation:
                 if member is not None:
                     ended[member.gang] = None
                 self.end(pod_id)
+                pods_ended.append((at, pod_id))
         self._ended = tuple(ended)
+        return pods_ended
 
     # Pods
 

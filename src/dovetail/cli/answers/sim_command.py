@@ -9,7 +9,7 @@ import msgspec
 
 from dovetail import errors
 from dovetail.cli import output
-from dovetail.cli.answers import sim_mig_command
+from dovetail.cli.answers import sim_compare_command, sim_mig_command
 from dovetail.study import policy_names
 
 COLLECTION = "openb"
@@ -39,14 +39,19 @@ def group() -> None:
 
 
 group.add_command(sim_mig_command.command)
+group.add_command(sim_compare_command.compare)
+group.add_command(sim_compare_command.report)
 
 
 @group.command(name="run")
 @click.option("--trace", metavar="openb:TRACE|philly[:PART]", help="Which recorded workload.")
 @click.option("--jobs", "jobs_file", metavar="FILE.csv", help="A list of jobs, instead of a trace.")
+@click.option("--generate", metavar="SETTINGS", help="Draw jobs, as days=7,load=0.9.")
+@click.option("--history", metavar="STORE", help="Jobs as a recorded history holds them.")
+@click.option("--days", type=click.IntRange(1), help="Only so many days of philly.")
 @click.option("--fleet", "fleet_file", metavar="FILE.yaml", help="The nodes that run the jobs.")
 @click.option("--study", metavar="FILE.yaml", help="Queues, checkpoints and failures of the jobs.")
-@click.option("--rows", metavar="FILE.csv", help="Where to write a line for each job.")
+@click.option("--rows", metavar="FILE.csv|FILE.parquet", help="Where to write a line for each job.")
 @click.option(
     "--seed", type=int, default=42, show_default=True, help="Chooses the order of arrivals."
 )
@@ -74,6 +79,9 @@ def run(
     *,
     trace: str | None,
     jobs_file: str | None,
+    generate: str | None,
+    history: str | None,
+    days: int | None,
     fleet_file: str | None,
     study: str | None,
     rows: str | None,
@@ -89,24 +97,23 @@ def run(
     dovetail sim run --trace openb:default --seed 42 --policy fgd -o json
     dovetail sim run --jobs jobs.csv --fleet fleet.yaml --policy kueue -o json
     dovetail sim run --trace philly:0.6 --policy pooled
+    dovetail sim run --generate days=3,load=1.1 --fleet fleet.yaml --policy kai
     """
-    if jobs_file is not None:
-        from dovetail.cli.answers import sim_jobs
-
-        if trace is not None or fleet_file is None:
-            raise errors.InputError("--jobs needs --fleet FILE.yaml, and no --trace")
-        files = sim_jobs.Files(jobs=jobs_file, fleet=fleet_file, study=study, rows=rows)
-        sim_jobs.run(files, seed=seed, policy=policy, form=form)
-        return
-    if trace is None:
+    if trace is None and jobs_file is None and generate is None and history is None:
         raise errors.InputError(
-            "expected --trace openb:TRACE, --trace philly, or --jobs FILE.csv --fleet FILE.yaml"
+            "expected --trace openb:TRACE, --trace philly, "
+            "or --jobs FILE.csv, --generate SETTINGS or --history STORE with --fleet FILE.yaml"
         )
-    collection, _, name = trace.partition(":")
-    if collection == PHILLY:
-        from dovetail.cli.answers import sim_jobs
+    if trace is not None and (jobs_file or generate or history):
+        raise errors.InputError("--jobs needs --fleet FILE.yaml, and no --trace")
+    collection, _, name = (trace or "").partition(":")
+    if trace is None or collection == PHILLY:
+        from dovetail.cli.answers import sim_input, sim_jobs
 
-        sim_jobs.run_philly(name, directory, seed=seed, policy=policy, form=form, rows=rows)
+        source = sim_input.Source(
+            trace, jobs_file, generate, fleet_file, study, directory, days, history
+        )
+        sim_jobs.run(source, seed=seed, policy=policy, form=form, rows=rows)
         return
     if collection != COLLECTION or not name:
         raise errors.InputError(

@@ -62,6 +62,12 @@ class _Cell(NamedTuple):
         return value
 
 
+def equal_pods(gpus: int, *, most: int = GPUS_PER_POD) -> int:
+    """The fewest equal pods of at most so many GPUs each."""
+    fewest = -(-gpus // most)
+    return next(pods for pods in range(fewest, gpus + 1) if gpus % pods == 0)
+
+
 def read(text: str, *, file: str) -> tuple[Job, ...]:
     """The jobs, in the order of their submission; those of one second in the order of the file."""
     rows = csv.DictReader(text.splitlines())
@@ -135,5 +141,4 @@ def _pods(cell: _Cell, gpus: int) -> int:
         if gpus % per_pod:
             raise cell.problem(f"a divisor of num_gpus ({gpus})")
         return gpus // per_pod
-    fewest = -(-gpus // GPUS_PER_POD)
-    return next(pods for pods in range(fewest, gpus + 1) if gpus % pods == 0)
+    return equal_pods(gpus)

@@ -1,18 +1,17 @@
-"""What happened to every job of a run: its starts, interruptions and end, and the figures that follow from them.
+"""What happened to every job of a run: its starts, interruptions and end, and the cluster's use at every event.
 
-Given the jobs and what a run reports, in seconds since its beginning. Never decides, never reads a clock.
+Given the jobs and what a run reports, in seconds since its beginning. Never judges, never reads a clock.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
-from dovetail.study.queueing import job_list
+from dovetail.study.queueing import job_list, usage_curve
 
 FAILED: Final = "failed"
 EVICTED: Final = "evicted"
@@ -35,22 +34,13 @@ class JobRow(msgspec.Struct, kw_only=True):
     lost_gpu_s: int = 0
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of a run. None: not defined, as no job ended."""
+class Span(NamedTuple):
+    """A job runs, or waits, from one second to another."""
 
-    jobs: int
-    ended: int
-    never_started: int
-    waiting_mean_s: float | None
-    waiting_p50_s: float | None
-    waiting_p95_s: float | None
-    jct_mean_s: float | None
-    utilisation_pct: float  # of GPU time between the first submission and the last
-    makespan_s: int
-    interruptions: dict[str, int]
-    lost_gpu_hours: float
-    jain: float | None  # over queues: GPU time of ended work by time in the system
-    finish_time_p95: float | None  # JCT by duration, at least 10 s
+    start: int
+    end: int
+    gpus: int
+    queue: str
 
 
 class Log:
@@ -70,21 +60,40 @@ class Log:
         self.ended = 0
         self.starts = 0
         self.interruptions: Counter[str] = Counter()
-        self.spans: list[tuple[int, int, int]] = []  # start, end and GPUs
-        self._waiting_since = {job.name: job.submit_seconds for job in jobs}
+        self.lost_gpu_seconds: Counter[str] = Counter()  # by what interrupted the job
+        self.evictions: Counter[str] = Counter()  # by queue
+        self.runs: list[Span] = []
+        self.curve = usage_curve.Curve()
+        self._waits: list[Span] = []
+        self._pod_sizes = {job.name: job.gpus_per_pod for job in jobs}
+        self._waiting_since: dict[str, int] = {}
         self._running_since: dict[str, int] = {}
+        self._waiting_sizes: Counter[int] = Counter()  # waiting jobs by GPUs of a pod
+        self._waiting_gpus = 0
+        self._used_gpus = 0
 
     def has_started(self, name: str) -> bool:
         """Whether the job started before now, and was interrupted since."""
         return bool(self.rows[name].interruptions)
+
+    def submit(self, name: str) -> None:
+        """The job waits from its submission on."""
+        row = self.rows[name]
+        self._wait(row, row.submit_s)
 
     def start(self, name: str, second: int) -> None:
         """The job holds its GPUs from now on."""
         row = self.rows[name]
         if row.first_start_s is None:
             row.first_start_s = second
-        row.waiting_s += second - self._waiting_since[name]
+        since = self._waiting_since.pop(name)
+        if second > since:
+            self._waits.append(Span(since, second, row.gpus, row.queue))
+        row.waiting_s += second - since
         self._running_since[name] = second
+        self._waiting_sizes[self._pod_sizes[name]] -= 1
+        self._waiting_gpus -= row.gpus
+        self._used_gpus += row.gpus
         self.starts += 1
 
     def interrupt(self, name: str, second: int, *, what: str, lost_seconds: int) -> None:
@@ -93,8 +102,11 @@ class Log:
         row.interruptions += 1
         row.lost_gpu_s += lost_seconds * row.gpus
         self.interruptions[what] += 1
+        self.lost_gpu_seconds[what] += lost_seconds * row.gpus
+        if what == EVICTED:
+            self.evictions[row.queue] += 1
         self._leave(row, second)
-        self._waiting_since[name] = second
+        self._wait(row, second)
 
     def end(self, name: str, second: int) -> None:
         """The job is done."""
@@ -103,68 +115,38 @@ class Log:
         self.ended += 1
         self._leave(row, second)
 
-    def figures(self, total_gpus: int) -> Figures:
-        """The figures, on so many GPUs."""
-        rows = list(self.rows.values())
-        ended = [row for row in rows if row.end_s is not None]
-        waiting = sorted(row.waiting_s for row in ended)
-        jct = [_jct(row) for row in ended]
-        slowdowns = sorted(max(1.0, _jct(row) / max(row.duration_s, 10)) for row in ended)
-        return Figures(
-            jobs=len(rows),
-            ended=len(ended),
-            never_started=sum(row.first_start_s is None for row in rows),
-            waiting_mean_s=_mean(waiting),
-            waiting_p50_s=percentile(waiting, 50),
-            waiting_p95_s=percentile(waiting, 95),
-            jct_mean_s=_mean(jct),
-            utilisation_pct=self._utilisation(total_gpus),
-            makespan_s=max((row.end_s or 0 for row in ended), default=0),
-            interruptions=dict(sorted(self.interruptions.items())),
-            lost_gpu_hours=round(sum(row.lost_gpu_s for row in rows) / 3600, 2),
-            jain=_jain(ended),
-            finish_time_p95=percentile(slowdowns, 95),
+    def decided(self, second: int, free_nodes: Iterable[tuple[int, int]]) -> None:
+        """All starts and evictions of this second are known; given how many nodes have so many free GPUs."""
+        sizes = [size for size, jobs in self._waiting_sizes.items() if jobs]
+        too_few = 0
+        if sizes:
+            smallest = min(sizes)
+            too_few = sum(free * nodes for free, nodes in free_nodes if free < smallest)
+        self.curve.note(
+            second,
+            usage_curve.Level(
+                used_gpus=self._used_gpus,
+                waiting_gpus=self._waiting_gpus,
+                waiting_jobs=len(self._waiting_since),
+                too_few_gpus=too_few,
+            ),
         )
+
+    def waits(self) -> list[Span]:
+        """All waiting, of jobs that never started until the last event."""
+        last = self.curve.last_second
+        rest = [
+            Span(since, last, self.rows[name].gpus, self.rows[name].queue)
+            for name, since in self._waiting_since.items()
+            if last > since
+        ]
+        return self._waits + rest
+
+    def _wait(self, row: JobRow, second: int) -> None:
+        self._waiting_since[row.name] = second
+        self._waiting_sizes[self._pod_sizes[row.name]] += 1
+        self._waiting_gpus += row.gpus
 
     def _leave(self, row: JobRow, second: int) -> None:
-        self.spans.append((self._running_since.pop(row.name), second, row.gpus))
-
-    def _utilisation(self, total_gpus: int) -> float:
-        first = min(row.submit_s for row in self.rows.values())
-        last = max(row.submit_s for row in self.rows.values())
-        if last == first or not total_gpus:
-            return 0.0
-        used = sum(
-            max(0, min(end, last) - max(start, first)) * gpus for start, end, gpus in self.spans
-        )
-        return round(100 * used / (total_gpus * (last - first)), 2)
-
-
-def percentile(ordered: Sequence[float], percent: int) -> float | None:
-    """The smallest value that so many percent of the values do not exceed."""
-    if not ordered:
-        return None
-    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
-
-
-def _jct(row: JobRow) -> int:
-    assert row.end_s is not None
-    return row.end_s - row.submit_s
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return round(sum(values) / len(values), 2) if values else None
-
-
-def _jain(ended: Sequence[JobRow]) -> float | None:
-    """Jain's index over queues: 1 if work of every queue is slowed down alike."""
-    worked: Counter[str] = Counter()
-    present: Counter[str] = Counter()
-    for row in ended:
-        worked[row.queue] += row.duration_s * row.gpus
-        present[row.queue] += _jct(row) * row.gpus
-    rates = [worked[queue] / present[queue] for queue in sorted(worked)]
-    if not rates:
-        return None
-    squares = len(rates) * sum(rate * rate for rate in rates)
-    return round(sum(rates) ** 2 / squares, 4)
+        self.runs.append(Span(self._running_since.pop(row.name), second, row.gpus, row.queue))
+        self._used_gpus -= row.gpus

@@ -127,7 +127,7 @@ def _of_borrowers(waiting: Waiting, view: View) -> Iterable[Running]:
     """Like Kueue's reclaim within a cohort: inside its quota, a job evicts the latest of queues above theirs."""
     if not _within_quota(waiting, view):
         return ()
-    return _above(view, waiting.job.queue, view.quotas)
+    return _above(view, waiting.job, view.quotas)
 
 
 def _above_fair_share(waiting: Waiting, view: View) -> Iterable[Running]:
@@ -136,13 +136,15 @@ def _above_fair_share(waiting: Waiting, view: View) -> Iterable[Running]:
     shares = view.fair_shares()
     if view.used[queue] + waiting.job.gpus > shares[queue]:
         return ()
-    return _above(view, queue, shares)
+    return _above(view, waiting.job, shares)
 
 
-def _above(view: View, reclaimer: str, limits: Mapping[str, float]) -> Iterable[Running]:
-    surplus = {queue: view.used[queue] - limits[queue] for queue in view.used if queue != reclaimer}
-    if max(surplus.values(), default=0) <= 0:
-        return
+def _above(view: View, job: job_list.Job, limits: Mapping[str, float]) -> Iterable[Running]:
+    surplus = {queue: view.used[queue] - limits[queue] for queue in view.used if queue != job.queue}
+    lent = sum(gpus for gpus in surplus.values() if gpus > 0)
+    free = view.gpus - sum(view.used.values())
+    if lent <= 0 or lent + free < job.gpus:
+        return  # whoever leaves, the job has no room
     latest_first = sorted(
         (running for running in view.running.values() if surplus.get(running.job.queue, 0) > 0),
         key=lambda running: (running.job.priority, -running.since, running.job.name),

@@ -24,6 +24,7 @@ from dovetail.study.queueing import (
     job_attempts,
     job_list,
     job_log,
+    node_room,
     past_runtimes,
     study_file,
     study_objects,
@@ -64,11 +65,17 @@ class EngineRun:
         self._losses: list[tuple[int, int, nodes.Node, bool]] = []
         self._sim = simulate.Simulation(
             study_objects.structs(trees),
-            policy_,
+            _with_promises(policy_, study.promises),
             study_objects.BEGINNING,
             seconds=self._seconds,
             decided=self._decided,
         )
+        self._node_numbers = {
+            name: number for number, name in enumerate(sorted(self._sim.world.nodes))
+        }
+        self._gpus_by_node = [self._gpus_of(name) for name in self._node_numbers]
+        self._room = node_room.GpuNodes(self._gpus_by_node)
+        self._nodes_of_pods: dict[str, int] = {}
         self._plan_losses()
 
     def run(self, progress: Progress | None = None) -> job_log.Log:
@@ -76,6 +83,7 @@ class EngineRun:
         while True:
             self._submit_due()
             self._decide()
+            self.log.decided(self._now, self._room.counts())
             next_second = self._next_second()
             if next_second is None:
                 return self.log
@@ -108,13 +116,8 @@ class EngineRun:
         return max(-(-min(seconds) // step) * step, self._now)
 
     def _advance(self, second: int) -> None:
-        running = set(self._sim.world.running())
-        ends = {pod_id: self._sim.end_of(pod_id) for pod_id in running}
-        self._sim.advance(study_objects.BEGINNING + datetime.timedelta(seconds=second))
-        ended = sorted(running - set(self._sim.world.running()))
-        for pod_id in ended:
-            end = ends[pod_id]
-            assert end is not None, pod_id
+        time = study_objects.BEGINNING + datetime.timedelta(seconds=second)
+        for end, pod_id in self._sim.advance(time):
             self._pod_ended(pod_id, round((end - study_objects.BEGINNING).total_seconds()))
         while self._losses and self._losses[0][0] <= second:
             _, _, node, is_lost = heapq.heappop(self._losses)
@@ -126,10 +129,14 @@ class EngineRun:
             if self._study.predicts_runtimes and job.expected_seconds is None:
                 predicted = self._past.predict(job)
                 job = msgspec.structs.replace(job, expected_seconds=predicted)
+            self.log.submit(job.name)
             self._sim.submit(*study_objects.pods_of(job, scheduler=SCHEDULER))
 
     def _decide(self) -> None:
+        """Until nothing changes. Where nothing waits there is nothing to decide: no work of a study has a limit."""
         for _ in range(MOST_TURNS_AT_ONCE):
+            if not self._sim.world.pending():
+                return
             before = self.log.starts
             is_changed = self._sim.turn()
             self._note_starts()
@@ -139,13 +146,28 @@ class EngineRun:
     # Jobs
 
     def _note_starts(self) -> None:
-        started = [placement.pod.uid for placement in self._sim.plan.placements]
+        plan_ = self._sim.plan
+        started = [(placement.pod.uid, placement.node) for placement in plan_.placements]
         # Pods that move start in the same turn, without a placement of their own.
-        started += [eviction.pod.uid for eviction in self._sim.plan.evictions if eviction.moves_to]
-        for pod_id in started:
+        moved = [eviction for eviction in plan_.evictions if eviction.moves_to]
+        started += [(eviction.pod.uid, eviction.moves_to) for eviction in moved]
+        restarted: list[job_list.Job] = []
+        for pod_id, node in started:
             job = self._jobs[_job_name(pod_id)]
+            self._nodes_of_pods[pod_id] = self._node_numbers[node]
+            self._room.take([self._node_numbers[node]], job.gpus_per_pod)
             if not self._attempts.is_running(job):
                 self._attempts.start(job, self._now)
+                restarted.append(job)
+        for job in restarted:
+            end = self._sim.now + datetime.timedelta(seconds=self._attempts.seconds(job))
+            self._expect_ends(job, end)
+
+    def _expect_ends(self, job: job_list.Job, end: datetime.datetime | None) -> None:
+        """All pods of a job that hold GPUs end together, also those that stayed while others moved."""
+        for number in range(job.pods):
+            if f"{job.name}-{number}" in self._nodes_of_pods:
+                self._sim.set_end(f"{job.name}-{number}", end)
 
     def _seconds(self, gang: gangs.Gang, by_queue: int | None) -> int:
         """How long a pod that starts now stays."""
@@ -154,6 +176,7 @@ class EngineRun:
 
     def _pod_ended(self, pod_id: str, second: int) -> None:
         job = self._jobs[_job_name(pod_id)]
+        self._release(pod_id)
         self._pods_left[job.name] -= 1
         if self._pods_left[job.name]:
             return
@@ -168,11 +191,22 @@ class EngineRun:
     def _decided(self, decided: plan.Plan, now: datetime.datetime) -> None:
         for eviction in decided.evictions:
             job = self._jobs[_job_name(eviction.pod.uid)]
+            self._release(eviction.pod.uid)
             if self._attempts.is_running(job):
                 what = job_log.MOVED if eviction.moves_to else job_log.EVICTED
                 self._attempts.interrupt(job, self._now, what)
+                self._expect_ends(job, None)  # what stays waits for what left
+
+    def _release(self, pod_id: str) -> None:
+        """The pod's GPUs are free, if it held any."""
+        node = self._nodes_of_pods.pop(pod_id, None)
+        if node is not None:
+            self._room.release([node], self._jobs[_job_name(pod_id)].gpus_per_pod)
 
     # Nodes
+
+    def _gpus_of(self, name: str) -> int:
+        return self._sim.world.nodes[name].status.allocatable[study_objects.GPU].value()
 
     def _plan_losses(self) -> None:
         if self._study.node_loss is None:
@@ -197,6 +231,8 @@ class EngineRun:
         for name in sorted({_job_name(pod_id) for pod_id in on_node}):
             self._displace(self._jobs[name])
         self._sim.withdraw(node)
+        number = self._node_numbers[node.metadata.name]
+        self._room.take([number], self._gpus_by_node[number])
         back = self._now + self._study.node_loss.repair_seconds
         heapq.heappush(self._losses, (back, next(self._serial), node, False))
 
@@ -205,11 +241,21 @@ class EngineRun:
         if self._attempts.is_running(job):
             self._attempts.interrupt(job, self._now, job_log.NODE_LOST)
         for number in range(job.pods):
+            self._release(f"{job.name}-{number}")
             self._sim.displace(f"{job.name}-{number}")
 
     def _repair(self, node: nodes.Node) -> None:
         self._sim.submit(node)
+        number = self._node_numbers[node.metadata.name]
+        self._room.release([number], self._gpus_by_node[number])
         self._plan_loss(node)
+
+
+def _with_promises(policy_: policy.Policy, promises: int | None) -> policy.Policy:
+    if promises is None:
+        return policy_
+    batch = msgspec.structs.replace(policy_.batch, promises=promises)
+    return msgspec.structs.replace(policy_, batch=batch)
 
 
 def _job_name(pod_id: str) -> str:

@@ -6,7 +6,7 @@ only. Never decides which job is next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 
 class GpuNodes:
@@ -21,6 +21,11 @@ class GpuNodes:
         self._nodes_by_free: list[dict[int, None]] = [{} for _ in range(self._largest + 1)]
         for node, free in enumerate(gpus_by_node):
             self._nodes_by_free[free][node] = None
+
+    def counts(self) -> Iterator[tuple[int, int]]:
+        """How many nodes have so many free GPUs."""
+        for free in range(1, self._largest + 1):
+            yield free, len(self._nodes_by_free[free])
 
     def fits(self, pods: int, gpus_per_pod: int) -> bool:
         """Whether all pods have room now."""

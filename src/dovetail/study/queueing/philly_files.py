@@ -95,15 +95,9 @@ def _job(row: dict[str, str], number: int, submitted: datetime.datetime) -> job_
         submit_seconds=int((submitted - FIRST).total_seconds()),
         duration_seconds=max(1, round(float(row["est_duration_s"]))),
         gpus=gpus,
-        pods=_equal_pods(gpus),
+        pods=job_list.equal_pods(gpus, most=GPUS_PER_NODE),
         queue=row["vc"],
     )
-
-
-def _equal_pods(gpus: int) -> int:
-    """The fewest equal pods of at most 8 GPUs."""
-    least = -(-gpus // GPUS_PER_NODE)
-    return next(pods for pods in range(least, gpus + 1) if gpus % pods == 0)
 
 
 def _nodes(row: dict[str, str], scale: float) -> int:

@@ -68,6 +68,7 @@ class RuleRun:
             self._end_due()
             self._submit_due()
             self._schedule()
+            self.log.decided(second, self._nodes.counts())
             if progress is not None:
                 progress(self.log.ended, len(self._jobs))
         return self.log
@@ -97,6 +98,7 @@ class RuleRun:
         while self._arrivals and self._arrivals[-1].submit_seconds <= self._view.now:
             job = self._arrivals.pop()
             self._view.demand[job.queue] += job.gpus
+            self.log.submit(job.name)
             self._enqueue(job)
 
     def _enqueue(self, job: job_list.Job) -> None:

@@ -49,6 +49,8 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     node_loss: NodeLoss | None = None
     predicts_runtimes: bool = False  # the engine gets durations predicted from jobs that ended
     decision_seconds: Seconds = 0  # decisions at multiples of it; 0: at every event
+    # Gangs without room that the engine promises a start; None: as many as live.
+    promises: Annotated[int, Meta(ge=0, le=1000)] | None = None
 
 
 def read(text: str, *, file: str) -> Study:
