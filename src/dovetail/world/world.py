@@ -96,6 +96,7 @@ class World:
 
         # Devices: what is published, what is in use, what is held out of use without a claim.
         self.node_changes = ChangeLog[str]()  # names of nodes that changed
+        self.claim_changes = ChangeLog[ObjectKey]()  # claims that events changed
         self._inventory = Inventory(self.node_changes, self.nodes)
         self.held: dict[str, claims.AllocationResult] = {}  # by the name of the hold
         self.uncertain_holds: dict[
@@ -349,6 +350,7 @@ class World:
 
     def _put_claim(self, claim: claims.ResourceClaim, *, is_there: bool) -> None:
         key = events.key_of(claim)
+        self.claim_changes.note(key)
         old = self.claims.pop(key, None)
         if old is not None:
             self._file_owner(old, key, is_there=False)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import refusal_summary
 from dovetail.schedule.gang import nominations
 from dovetail.schedule.gang.jobs import Job, State
+from dovetail.schedule.gang.settled_jobs import SettledJobs
 from dovetail.schedule.node import equivalence, preconditions
 from dovetail.schedule.node.filters import relational
 from dovetail.schedule.node.find_node import NodePlacement, NodeSearch
@@ -74,15 +75,20 @@ class Transaction:
         *,
         now: plan.Instant | None,
         jobs: Mapping[str, Job],
+        live_jobs: Sequence[Job],
+        settled: SettledJobs,
         accounts: Accounts,
         pricing: Pricing,
-        price_cache: PricingCache | None = None,
+        price_cache: PricingCache,
         among: Collection[str] | None = None,
     ) -> None:
         self.world = world
         self.policy = policy_
         self.now = now
         self.jobs = jobs
+        self.live_jobs = live_jobs  # all but the settled ones
+        self.settled = settled.snapshot()
+        self._settled_jobs = settled
         self.accounts = accounts
         self.pricing = pricing
         self._caps = PowerCaps(world)
@@ -96,17 +102,25 @@ class Transaction:
         self.kept_nodes: Mapping[str, str] = {}  # by pod, a node that is kept for it
         self.is_after_evictions = False
         self.refusals: dict[str, plan.Refusal] = {}
-        self._leaving = _leaving_pods(jobs)
+        self._leaving = _leaving_pods(live_jobs)
         self._leftover_claims: list[ObjectKey] | None = None
-        self._job_of = {pod_id: job for job in jobs.values() for pod_id in job.pods}
+        self._job_of = self.settled.job_by_pod
+        self._job_of.update((pod_id, job) for job in live_jobs for pod_id in job.pods)
+        self.woken: dict[str, Job] = {}  # settled jobs that this decision did something to
+        self.wake_job: Callable[[Job], None] = lambda job: None  # prepares such a job
         self._running: list[Job] | None = None
         self._undo = UndoLog()
         self.withdrawn: dict[str, Job] = {}  # jobs with a placement that was withdrawn
         self.charges = Charges(
-            world, accounts, pricing, price_cache=price_cache or PricingCache(), undo=self._undo
+            world,
+            accounts,
+            pricing,
+            price_cache=price_cache,
+            undo=self._undo,
+            settled=self.settled,
         )
         self.unpriced = self.charges.unpriced  # pending pods whose selectors cost too much
-        self.charges.charge_running(jobs.values(), self.node_of)
+        self.charges.charge_running(live_jobs, self.node_of, settled)
 
     # Jobs and prices
 
@@ -208,12 +222,14 @@ class Transaction:
     def _leftovers(self) -> list[ObjectKey]:
         """Claims that still hold devices for ended pods. They are released soon; no pod is evicted for them."""
         if self._leftover_claims is None:
-            allocated = (
-                (key, claim)
-                for key, claim in self.world.claims.items()
-                if claim.status.allocation is not None
-            )
-            self._leftover_claims = [key for key, claim in allocated if self._is_leftover(claim)]
+            claims_by_key, settled_claims = self.world.claims, self._settled_jobs.claims
+            in_motion = [key for key in claims_by_key if key not in settled_claims]
+            self._leftover_claims = [
+                key
+                for key in in_motion
+                if claims_by_key[key].status.allocation is not None
+                and self._is_leftover(claims_by_key[key])
+            ]
         return self._leftover_claims
 
     def _is_leftover(self, claim: claims.ResourceClaim) -> bool:
@@ -457,6 +473,9 @@ class Transaction:
 
     def mark(self, job: Job, pod_id: str, state: State, *, before: State) -> None:
         """Sets the state of a pod."""
+        if before is State.ACTIVE and job.prices is None:
+            self.woken[job.id] = job
+            self.wake_job(job)
         job.mark(pod_id, state)
         self._undo.note(lambda: job.mark(pod_id, before))
 
@@ -553,13 +572,8 @@ def unbound(pod: pods.Pod) -> pods.Pod:
     return msgspec.structs.replace(pod, spec=spec, status=status)
 
 
-def _leaving_pods(jobs: Mapping[str, Job]) -> list[str]:
-    return [
-        pod_id
-        for job in jobs.values()
-        for pod_id, state in job.state.items()
-        if state is State.LEAVING
-    ]
+def _leaving_pods(jobs: Iterable[Job]) -> list[str]:
+    return [pod_id for job in jobs for pod_id, state in job.state.items() if state is State.LEAVING]
 
 
 def _nominated(pod: pods.Pod, node: str) -> pods.Pod:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple
 
 from dovetail.cel.effort import UNBOUNDED, TooExpensive, Unfinished
 from dovetail.kubetypes.core import pods
 from dovetail.kubetypes.resource import claims
 from dovetail.model.reasons import Reason
 from dovetail.schedule.gang.jobs import PLACED, Job, State
+from dovetail.schedule.gang.settled_jobs import ClaimCharge, SettledJobs, Snapshot
 from dovetail.schedule.node.find_node import SELECTORS_LEFT, too_expensive
 from dovetail.schedule.queue import amounts
 from dovetail.schedule.queue.accounts import Accounts
@@ -31,15 +31,6 @@ from dovetail.world.world import World
 Allocations = Mapping[ObjectKey, claims.AllocationResult]
 
 
-class _ClaimCharge(NamedTuple):
-    """A claim that is paid for: by which queue, and how many pods use it."""
-
-    users: int
-    queue: str
-    is_fixed: bool
-    cost: Amounts
-
-
 class Charges:
     """What the queues pay for in one decision."""
 
@@ -51,6 +42,7 @@ class Charges:
         *,
         price_cache: PricingCache,
         undo: UndoLog,
+        settled: Snapshot,
     ) -> None:
         self._world = world
         self._accounts = accounts
@@ -58,8 +50,10 @@ class Charges:
         self._price_cache = price_cache
         self._undo = undo
         self._price_cache.refresh(world, pricing)
-        self._pod_costs: dict[str, Amounts] = {}  # by pod, without its claims
-        self._claim_charges: dict[ObjectKey, _ClaimCharge] = {}
+        self._pod_costs = settled.pod_costs  # by pod, without its claims
+        self._claim_charges = settled.claim_charges
+        for queue, is_fixed, cost in settled.charges:
+            accounts.charge(queue, cost, is_fixed=is_fixed)
         self._pending_prices: dict[str, Price] = {}
         self.unpriced: dict[str, Reason] = {}  # pending pods whose selectors cost too much
 
@@ -93,8 +87,10 @@ class Charges:
 
     # Pods on nodes
 
-    def charge_running(self, jobs: Iterable[Job], node_of: Callable[[str], str]) -> None:
-        """Charges every pod that has a node, as `charge` would.
+    def charge_running(
+        self, jobs: Iterable[Job], node_of: Callable[[str], str], settled: SettledJobs
+    ) -> None:
+        """Charges every pod that has a node, as `charge` would, and settles the jobs that later decisions may skip.
 
         Equal costs are one object in the bills, so they are counted first and charged once per queue.
         """
@@ -122,9 +118,10 @@ class Charges:
                 costs[id(price.room)] = price.room
                 counts[job.queue, is_fixed, id(price.room)] += 1
                 for key, _, cost in price.claims:
-                    claim_charges[key] = _ClaimCharge(1, job.queue, is_fixed, cost)
+                    claim_charges[key] = ClaimCharge(1, job.queue, is_fixed, cost)
                     costs[id(cost)] = cost
                     counts[job.queue, is_fixed, id(cost)] += 1
+                settled.settle(job, pod_id, price)
 
         for (queue, is_fixed, cost_id), count in counts.items():
             total = {name: amount * count for name, amount in costs[cost_id].items()}
@@ -163,7 +160,7 @@ class Charges:
             allocation = allocations.get(key) or self._world.allocation(key)
             price = self._pricing.cost_of_claim(key, allocation) if allocation is not None else {}
             self._accounts.charge(job.queue, price, is_fixed=is_fixed)
-            self._claim_charges[key] = _ClaimCharge(1, job.queue, is_fixed, price)
+            self._claim_charges[key] = ClaimCharge(1, job.queue, is_fixed, price)
 
     def _remove(self, job: Job, pod_id: str, allocations: Allocations) -> None:
         cost = self._pod_costs.pop(pod_id)

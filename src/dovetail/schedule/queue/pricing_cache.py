@@ -39,13 +39,22 @@ class PricingCache:
         self._price_cache: dict[str, PodPrice] = {}
         self._estimates: dict[str, Estimate] = {}
         self._equal: dict[tuple[tuple[str, int], ...], Amounts] = {}
-        self._basis: object = None
+        self.basis: object = None  # what all prices depend on besides pods and claims
+        self._capacity: Amounts | None = None
+
+    def capacity(self, world: World, pricing: Pricing) -> Amounts:
+        """The capacity of the cluster, added up again where prices may have changed. Must not be modified."""
+        self.refresh(world, pricing)
+        if self._capacity is None:
+            self._capacity = pricing.capacity()
+        return self._capacity
 
     def refresh(self, world: World, pricing: Pricing) -> None:
         """Forgets all bills where prices may have changed, and those of deleted pods once they are many."""
         basis = (world.nodes_version, world.classes_version, world.slices_version, pricing.basis)
-        if self._basis != basis:
-            self._basis = basis
+        if self.basis != basis:
+            self.basis = basis
+            self._capacity = None
             self._price_cache.clear()
             self._estimates.clear()
             self._equal.clear()
