@@ -33,6 +33,7 @@ from dovetail.world.devices.device_inventory import Inventory
 from dovetail.world.devices.device_pools import PoolKey
 from dovetail.world.devices.device_usage import UncertainHold
 from dovetail.world.events import ObjectKey
+from dovetail.world.first_users import FirstUsers
 from dovetail.world.gang_index import GangIndex
 from dovetail.world.pod_index import PodIndex
 from dovetail.world.storage import Storage
@@ -107,6 +108,7 @@ class World:
         self._offered: dict[str, Resources] = {}  # node -> allocatable
         self._taken: dict[str, Resources] = {}  # node -> requests of bound and assumed pods
         self._running: dict[str, Occupancy] = {}  # by pod id
+        self._first_users = FirstUsers(self._running.keys())
         # Bound pods by scheduler and priority.
         self._standings: Counter[tuple[str, int]] = Counter()
         self._pending: dict[str, pods.Pod] = {}  # neither bound nor ended, by pod id
@@ -207,6 +209,10 @@ class World:
     def assumed_users(self, key: ObjectKey) -> Collection[str]:
         """The assumed pods that use a claim, by id."""
         return self._assumed_users.get(key, ())
+
+    def claims_off_node(self) -> Iterable[ObjectKey]:
+        """Allocated claims whose first user is not on a node, or that have none; evictions in a trial do not count."""
+        return self._first_users.off_node()
 
     def owned_claims(self, uid: str) -> tuple[claims.ResourceClaim, ...]:
         """The claims an object controls, by name."""
@@ -326,6 +332,8 @@ class World:
         # counted both as assumed and as running.
         if not is_there or is_bound or has_ended:
             self._confirm(pod_id, keep_claims=is_there and is_bound)
+        if before is not None and after is None:
+            self._first_users.moved(pod_id)
         if not is_there:
             self.idle.pop(pod_id, None)
             self.pods_gone += old is not None
@@ -336,6 +344,8 @@ class World:
             self._running[pod_id] = after
             self._count_standing(pod, 1)
             self.pod_index.put(pod_id, pod, pod.spec.node_name)
+            if before is None:
+                self._first_users.moved(pod_id)
             if before != after:
                 self._take(*after, sign=1)
         elif not is_bound and not has_ended:
@@ -351,6 +361,7 @@ class World:
     def _put_claim(self, claim: claims.ResourceClaim, *, is_there: bool) -> None:
         key = events.key_of(claim)
         self.claim_changes.note(key)
+        self._first_users.put(key, claim if is_there else None)
         old = self.claims.pop(key, None)
         if old is not None:
             self._file_owner(old, key, is_there=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, ValuesView
 from typing import Final, cast
 
 import msgspec
@@ -62,7 +62,7 @@ class JobCache:
         self._demand = PendingDemand()
         self._to_build: dict[GangKey, None] = {}  # pods that wait alone, for a later decision
         self._unbuilt: dict[GangKey, None] = {}  # set aside when they were due to be built
-        self._seen: dict[str, Job] = {}  # in the last decision
+        self._seen: Mapping[str, Job] = {}  # in the last decision
         self._reasons: dict[str, Reason] = {}  # by job, why it may start nothing
         self._idle: list[Job] = []
         self._shielded: list[tuple[Job, bool]] = []  # with whether they are preemptible otherwise
@@ -78,7 +78,7 @@ class JobCache:
         *,
         among: Collection[str] | None = None,
         is_bounded: bool = False,
-    ) -> dict[str, Job]:
+    ) -> Mapping[str, Job]:
         """Every job by id, in the World's order, without those set aside; `queues` are the usable ones.
 
         A bounded decision does not see all of very many pods that wait alone.
@@ -100,19 +100,17 @@ class JobCache:
         self._find_starting(world)
         self._find_shielded(world)
 
-        self._shown = None
-        if is_bounded and len(self._pending) > SEEN:
-            self._seen = self._window(world, among)
-        else:
-            jobs = dict(self._jobs)
-            for job_id in self._absent:
-                del jobs[job_id]
-            self._seen = cast("dict[str, Job]", jobs)
-        for left_out in filter(None, (self._jobs.get(_job_id(key)) for key in aside)):
-            self._wake(self.settled.drop(left_out.id))
-            self._seen.pop(left_out.id, None)
+        left_out = list(filter(None, (self._jobs.get(_job_id(key)) for key in aside)))
+        for job in left_out:
+            self._wake(self.settled.drop(job.id))
             for step in self._order:
-                self.rounds.mark_turn(left_out, step)
+                self.rounds.mark_turn(job, step)
+
+        self._shown = None
+        jobs: Mapping[str, Job | None] = self._jobs
+        if is_bounded and len(self._pending) > SEEN:
+            jobs = self._window(world, among)
+        self._seen = _SeenJobs(jobs, self._absent.union(job.id for job in left_out))
         return self._seen
 
     # Jobs that a decision has to look at
@@ -353,7 +351,6 @@ class JobCache:
             self._built.pop(job_id, None)
             self._pending.drop(job_id)
             self._demand.drop(job_id)
-            self._seen.pop(job_id, None)
 
     # Building jobs
 
@@ -469,6 +466,31 @@ class JobCache:
                 job_ids[_job_id(member.gang)] = None
         jobs = map(self._jobs.get, job_ids)
         return [job for job in jobs if job is not None]
+
+
+class _SeenJobs(Mapping[str, Job]):
+    """The jobs that a decision sees: a table without some of its entries, which is not copied."""
+
+    def __init__(self, jobs: Mapping[str, Job | None], hidden: Collection[str]) -> None:
+        self._jobs = jobs
+        self._hidden = hidden
+
+    def __getitem__(self, job_id: str) -> Job:
+        job = self._jobs[job_id]
+        if job is None or job_id in self._hidden:
+            raise KeyError(job_id)
+        return job
+
+    def __iter__(self) -> Iterator[str]:
+        return (job_id for job_id in self._jobs if job_id not in self._hidden)
+
+    def __len__(self) -> int:
+        return len(self._jobs) - sum(job_id in self._jobs for job_id in self._hidden)
+
+    def values(self) -> ValuesView[Job]:
+        """The jobs, in order."""
+        listed = {job_id: job for job_id, job in self._jobs.items() if job_id not in self._hidden}
+        return cast("ValuesView[Job]", listed.values())
 
 
 def _job_id(key: GangKey) -> str:

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from dovetail.kubetypes.resource import claims
 from dovetail.schedule.gang.jobs import PLACED, Job, SinglePodJob, State
-from dovetail.schedule.queue import amounts
 from dovetail.schedule.queue.amounts import Amounts
 from dovetail.schedule.queue.pricing_cache import PodPrice
 from dovetail.world.events import ObjectKey
@@ -38,12 +37,12 @@ class Charge(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The settled jobs when a decision begins; its tables are copies, which the decision changes."""
+    """The settled jobs when a decision begins. Its tables are those that outlive it, and must not be modified."""
 
-    job_by_pod: dict[str, Job]
+    job_by_pod: Mapping[str, Job]
     charges: tuple[Charge, ...]
-    pod_costs: dict[str, Amounts]  # by pod, without its claims
-    claim_charges: dict[ObjectKey, ClaimCharge]
+    pod_costs: Mapping[str, Amounts]  # by pod, without its claims
+    claim_charges: Mapping[ObjectKey, ClaimCharge]
     running: Counter[str]  # jobs by queue
     states_runtime: bool  # whether any of them states how long it runs
 
@@ -65,7 +64,9 @@ class SettledJobs:
         self._pod_costs: dict[str, Amounts] = {}
         self._claim_charges: dict[ObjectKey, ClaimCharge] = {}
         self._owners: dict[ObjectKey, str] = {}  # by claim, the job
-        self._totals: dict[tuple[str, bool], Amounts] = {}  # by queue, and whether it is fixed
+        # By queue, whether it is fixed, and identity of the cost: equal costs of bills are one object.
+        self._counts: Counter[tuple[str, bool, int]] = Counter()
+        self._costs: dict[int, Amounts] = {}
         self._running: Counter[str] = Counter()  # by queue
         self._timed: set[str] = set()  # jobs that state a runtime
         self._basis: object = None  # what all prices depend on
@@ -74,22 +75,17 @@ class SettledJobs:
     def __contains__(self, job_id: str) -> bool:
         return job_id in self._entries
 
-    @property
-    def claims(self) -> Mapping[ObjectKey, object]:
-        """The claims of these jobs: each holds devices for a pod that runs."""
-        return self._claim_charges
-
     def snapshot(self) -> Snapshot:
-        """What a decision needs to know of them. A few copies, not a loop over jobs."""
+        """What a decision needs to know of them. Linear in queues and kinds of costs, not in jobs."""
         charges = [
-            Charge(queue, is_fixed, dict(total))
-            for (queue, is_fixed), total in self._totals.items()
+            Charge(queue, is_fixed, _times(self._costs[cost_id], count))
+            for (queue, is_fixed, cost_id), count in self._counts.items()
         ]
         return Snapshot(
-            dict(self._job_by_pod),
+            self._job_by_pod,
             tuple(charges),
-            dict(self._pod_costs),
-            dict(self._claim_charges),
+            self._pod_costs,
+            self._claim_charges,
             Counter(self._running),
             bool(self._timed),
         )
@@ -167,15 +163,14 @@ class SettledJobs:
         return True
 
     def _count(self, entry: _Entry, *, sign: int) -> None:
-        self._running[entry.queue] += sign
-        if not self._running[entry.queue]:
-            del self._running[entry.queue]
-        total = self._totals.setdefault((entry.queue, entry.is_fixed), {})
-        amounts.add(total, entry.price.room, sign=sign)
-        for _, _, cost in entry.price.claims:
-            amounts.add(total, cost, sign=sign)
-        if not any(total.values()):
-            del self._totals[entry.queue, entry.is_fixed]
+        _, _, queue, is_fixed, price = entry
+        self._running[queue] += sign
+        for cost in (price.room, *(cost for _, _, cost in price.claims)):
+            key = (queue, is_fixed, id(cost))
+            self._costs[id(cost)] = cost
+            self._counts[key] += sign
+            if not self._counts[key]:
+                del self._counts[key]  # the queue may be gone by the next decision
 
     def _clear(self) -> None:
         for table in (
@@ -184,11 +179,16 @@ class SettledJobs:
             self._pod_costs,
             self._claim_charges,
             self._owners,
-            self._totals,
+            self._counts,
+            self._costs,
             self._running,
         ):
             table.clear()
         self._timed.clear()
+
+
+def _times(cost: Amounts, count: int) -> Amounts:
+    return {name: amount * count for name, amount in cost.items()}
 
 
 def _is_only_user(claim: claims.ResourceClaim, pod_id: str) -> bool:

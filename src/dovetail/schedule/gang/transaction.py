@@ -33,6 +33,7 @@ from dovetail.schedule.queue import amounts, quota_check
 from dovetail.schedule.queue.accounts import Accounts
 from dovetail.schedule.queue.amounts import Amounts
 from dovetail.schedule.queue.charges import Allocations, Charges
+from dovetail.schedule.queue.overlay import Overlay
 from dovetail.schedule.queue.power_caps import PowerCaps
 from dovetail.schedule.queue.pricing import Pricing
 from dovetail.schedule.queue.pricing_cache import PricingCache
@@ -88,7 +89,6 @@ class Transaction:
         self.jobs = jobs
         self.live_jobs = live_jobs  # all but the settled ones
         self.settled = settled.snapshot()
-        self._settled_jobs = settled
         self.accounts = accounts
         self.pricing = pricing
         self._caps = PowerCaps(world)
@@ -104,7 +104,7 @@ class Transaction:
         self.refusals: dict[str, plan.Refusal] = {}
         self._leaving = _leaving_pods(live_jobs)
         self._leftover_claims: list[ObjectKey] | None = None
-        self._job_of = self.settled.job_by_pod
+        self._job_of = Overlay(self.settled.job_by_pod)
         self._job_of.update((pod_id, job) for job in live_jobs for pod_id in job.pods)
         self.woken: dict[str, Job] = {}  # settled jobs that this decision did something to
         self.wake_job: Callable[[Job], None] = lambda job: None  # prepares such a job
@@ -125,7 +125,7 @@ class Transaction:
     # Jobs and prices
 
     @property
-    def jobs_by_pod(self) -> Mapping[str, Job]:
+    def jobs_by_pod(self) -> Overlay[str, Job]:
         """The job of every pod that is part of the decision."""
         return self._job_of
 
@@ -222,21 +222,15 @@ class Transaction:
     def _leftovers(self) -> list[ObjectKey]:
         """Claims that still hold devices for ended pods. They are released soon; no pod is evicted for them."""
         if self._leftover_claims is None:
-            claims_by_key, settled_claims = self.world.claims, self._settled_jobs.claims
-            in_motion = [key for key in claims_by_key if key not in settled_claims]
             self._leftover_claims = [
                 key
-                for key in in_motion
-                if claims_by_key[key].status.allocation is not None
-                and self._is_leftover(claims_by_key[key])
+                for key in self.world.claims_off_node()
+                if self._is_leftover(self.world.claims[key])
             ]
         return self._leftover_claims
 
     def _is_leftover(self, claim: claims.ResourceClaim) -> bool:
         users = claim.status.reserved_for
-        if users and users[0].uid in self.world.running():
-            return False  # the common case first
-
         if any(map(reservations.is_group, users)):
             return self._releases_group_claim(claim)
         if users:

@@ -21,6 +21,7 @@ from dovetail.schedule.node.find_node import SELECTORS_LEFT, too_expensive
 from dovetail.schedule.queue import amounts
 from dovetail.schedule.queue.accounts import Accounts
 from dovetail.schedule.queue.amounts import Amounts
+from dovetail.schedule.queue.overlay import Overlay
 from dovetail.schedule.queue.pricing import FREE, Price, Pricing
 from dovetail.schedule.queue.pricing_cache import PricingCache
 from dovetail.schedule.selector_budget import Spending
@@ -50,8 +51,8 @@ class Charges:
         self._price_cache = price_cache
         self._undo = undo
         self._price_cache.refresh(world, pricing)
-        self._pod_costs = settled.pod_costs  # by pod, without its claims
-        self._claim_charges = settled.claim_charges
+        self._pod_costs = Overlay(settled.pod_costs)  # by pod, without its claims
+        self._claim_charges = Overlay(settled.claim_charges)
         for queue, is_fixed, cost in settled.charges:
             accounts.charge(queue, cost, is_fixed=is_fixed)
         self._pending_prices: dict[str, Price] = {}
@@ -188,7 +189,7 @@ class Charges:
         cost: Amounts = {}
         users: dict[ObjectKey, int] = {}
         for pod_id in pod_ids:
-            amounts.add(cost, self._pod_costs.get(pod_id, {}))
+            amounts.add(cost, self._pod_costs.get(pod_id) or {})
             for key in self._world.claims_used(job.pods[pod_id]):
                 users[key] = users.get(key, 0) + 1
 
