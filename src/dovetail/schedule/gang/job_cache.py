@@ -126,12 +126,18 @@ class JobCache:
             del self._unsettled[job_id]
 
         self._live = self._live_in_order()
-        sharing = [owner for job in self._live for owner in self.settled.drop_sharing(world, job)]
-        if sharing:
-            for job in sharing:
-                self._wake(job)
+        if self._wake_sharing(world):
             self._live = self._live_in_order()
         return self._live
+
+    def _wake_sharing(self, world: World) -> bool:
+        """Looks again at settled jobs that share a claim with others; whether there are any."""
+        if not self.settled:
+            return False
+        sharing = [owner for job in self._live for owner in self.settled.drop_sharing(world, job)]
+        for job in sharing:
+            self._wake(job)
+        return bool(sharing)
 
     def _live_in_order(self) -> list[Job]:
         """The seen jobs that are not settled, in the order of all seen jobs."""
@@ -285,18 +291,19 @@ class JobCache:
         for job_id in list(self._jobs):
             if has_new_rules or job_id not in ids:
                 self._forget(job_id)
-        before = self._jobs
-        self._jobs, self._absent, self._places = {}, set(), {}
+        before, self._jobs, self._places = self._jobs, {}, {}
+        self._absent.clear()
+        changed: list[tuple[GangKey, bool]] = []
         for key in keys:
             job_id = _job_id(key)
             self._take_place(job_id)
-            self._set(job_id, before.get(job_id))
-
-        def is_changed(key: GangKey) -> bool:
-            job = before.get(_job_id(key))
-            return key in aside or job is None or job.gang is not world.gangs.definition(key)
-
-        return [(key, False) for key in keys if is_changed(key)]
+            job = before.get(job_id)
+            if job is not None:
+                self._jobs[job_id] = job
+                self._absent.discard(job_id)
+            if key in aside or job is None or job.gang is not world.gangs.definition(key):
+                changed.append((key, False))
+        return changed
 
     def _waits_alone(self, world: World, key: GangKey) -> bool:
         members = world.gangs.members(key)
@@ -315,35 +322,35 @@ class JobCache:
         queues: Collection[str],
     ) -> None:
         job = self._job_of(world, key, access=access, queues=queues)
-        self._forget(_job_id(key), is_kept=True)
-        self._set(_job_id(key), job)
+        job_id = _job_id(key)
+        self._forget(job_id, is_kept=True)
         if job is None:
             return
+        self._jobs[job_id] = job
+        self._absent.discard(job_id)
         if isinstance(job, SinglePodJob) and job.has_waiting:
             self._pending.put(job)
         else:
-            self._others[job.id] = self._unsettled[job.id] = job
-            self._built[job.id] = next(self._next)
+            self._others[job_id] = self._unsettled[job_id] = job
+            self._built[job_id] = next(self._next)
 
     def _take_place(self, job_id: str) -> None:
         """Gives a gang its place in the order of the World; it keeps the one it has."""
         if job_id not in self._jobs:
-            self._set(job_id, None)
+            self._jobs[job_id] = None
+            self._absent.add(job_id)
             self._places[job_id] = next(self._next)
-
-    def _set(self, job_id: str, job: Job | None) -> None:
-        self._jobs[job_id] = job
-        (self._absent.add if job is None else self._absent.discard)(job_id)
 
     def _forget(self, job_id: str, *, is_kept: bool = False) -> None:
         """Drops the job of a gang that is gone; with `is_kept` the gang keeps its place in the order."""
         job = self._jobs.get(job_id)
-        if is_kept:
-            self._set(job_id, None)
-        else:
+        if not is_kept:
             self._jobs.pop(job_id, None)
             self._places.pop(job_id, None)
             self._absent.discard(job_id)
+        elif job is not None:
+            self._jobs[job_id] = None
+            self._absent.add(job_id)
         if job is not None:
             self.settled.drop(job_id)
             self._others.pop(job_id, None)

@@ -72,6 +72,9 @@ class SettledJobs:
         self._basis: object = None  # what all prices depend on
         self._position = -1  # in the log of claims
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
     def __contains__(self, job_id: str) -> bool:
         return job_id in self._entries
 

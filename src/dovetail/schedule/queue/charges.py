@@ -115,14 +115,16 @@ class Charges:
                     self.charge(job, pod_id, node_of(pod_id), {})
                     continue
 
-                self._pod_costs[pod_id] = price.room
                 costs[id(price.room)] = price.room
                 counts[job.queue, is_fixed, id(price.room)] += 1
-                for key, _, cost in price.claims:
-                    claim_charges[key] = ClaimCharge(1, job.queue, is_fixed, cost)
+                for _, _, cost in price.claims:
                     costs[id(cost)] = cost
                     counts[job.queue, is_fixed, id(cost)] += 1
-                settled.settle(job, pod_id, price)
+                if settled.settle(job, pod_id, price):
+                    continue  # the tables below those of the decision have it
+                self._pod_costs[pod_id] = price.room
+                for key, _, cost in price.claims:
+                    claim_charges[key] = ClaimCharge(1, job.queue, is_fixed, cost)
 
         for (queue, is_fixed, cost_id), count in counts.items():
             total = {name: amount * count for name, amount in costs[cost_id].items()}
