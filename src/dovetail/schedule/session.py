@@ -203,7 +203,10 @@ class Session:
         if not transaction.world.queues:
             return None
         return unplaceable.Unplaceable(
-            transaction.world, transaction.policy, transaction.search.spending
+            transaction.world,
+            transaction.policy,
+            transaction.search.spending,
+            transaction.profiles,
         )
 
     def _add_demand(self, queue: str, price: amounts.Amounts, count: int) -> None:
@@ -268,6 +271,10 @@ class Session:
             self.wake_at = when
 
     # Jobs that wait
+
+    def drop_started(self) -> None:
+        """Forgets jobs that wait for nothing any more: later actions need not ask each of them again."""
+        self.waiting = {job_id: job for job_id, job in self.waiting.items() if job.has_waiting}
 
     def waiting_jobs(self) -> Iterable[Job]:
         """Jobs with pods that may wait; a decision may withdraw what it gave."""

@@ -206,6 +206,15 @@ class World:
         pod_id = self._assumed_claims.get(key)
         return None if pod_id is None else self.assumed[pod_id].allocations[key]
 
+    def is_untouched(self, key: ObjectKey, claim: claims.ResourceClaim) -> bool:
+        """Whether a claim is this very object, holds no devices, and no assumed pod uses it."""
+        return (
+            self.claims.get(key) is claim
+            and claim.status.allocation is None
+            and key not in self._assumed_users
+            and key not in self._assumed_claims
+        )
+
     def assumed_users(self, key: ObjectKey) -> Collection[str]:
         """The assumed pods that use a claim, by id."""
         return self._assumed_users.get(key, ())
@@ -431,17 +440,20 @@ class World:
         allocations: Mapping[ObjectKey, claims.AllocationResult] | None = None,
         *,
         volumes: tuple[plan.VolumeStep, ...] = (),
+        request: Resources | None = None,
     ) -> None:
         """Counts a placement as done until events confirm or cancel it. Inside a trial it is undone at the end.
 
-        Claims that already have devices keep those. Resources the node does not offer are served by devices.
+        Claims that already have devices keep those. Resources the node does not offer are served by devices. A caller
+        that knows what the pod requests may say so.
         """
         new_allocations = {
             key: allocation
             for key, allocation in (allocations or {}).items()
             if self.allocation(key) is None
         }
-        request = pod_requests.pod_request(pod)
+        if request is None:
+            request = pod_requests.pod_request(pod)
         if request.scalars:
             offered = self._offered.get(node, pod_requests.NOTHING)
             served_by_devices = [name for name, _ in request.scalars if offered.scalar(name) <= 0]

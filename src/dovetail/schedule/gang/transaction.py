@@ -29,6 +29,7 @@ from dovetail.schedule.node import equivalence, preconditions
 from dovetail.schedule.node.filters import relational
 from dovetail.schedule.node.find_node import NodePlacement, NodeSearch
 from dovetail.schedule.node.pod_claims import ClaimLookup, PodClaims, releasing_scheduler
+from dovetail.schedule.node.pod_profiles import PodProfile, PodProfiles
 from dovetail.schedule.queue import amounts, quota_check
 from dovetail.schedule.queue.accounts import Accounts
 from dovetail.schedule.queue.amounts import Amounts
@@ -93,6 +94,7 @@ class Transaction:
         self.pricing = pricing
         self._caps = PowerCaps(world)
         self.claim_lookup = ClaimLookup(world)
+        self.profiles = PodProfiles(world, is_kept=policy_.memo)
         self.search = NodeSearch(world, policy_, budget, among=among)
         self.steps = Steps(budget.steps)
         self.placements: dict[str, PodPlacement] = {}
@@ -116,6 +118,7 @@ class Transaction:
             accounts,
             pricing,
             price_cache=price_cache,
+            profiles=self.profiles,
             undo=self._undo,
             settled=self.settled,
         )
@@ -262,24 +265,37 @@ class Transaction:
         if node := self.kept_nodes.get(pod_id):
             pod = _nominated(pod, node)
 
-        needs = self._needs(job, pod)
+        profile = self.profiles.of(pod_id, pod)
+        needs = self._needs(job, pod, profile)
         if not isinstance(needs, PodClaims):
             return refusal_summary.of_pod(pod, needs)
 
-        choice = self._affordable_node(job, pod, needs, within)
+        choice = self._affordable_node(job, pod, needs, within, profile)
         if isinstance(choice, plan.Refusal):
             return choice
 
+        if profile is not None:
+            self.pricing.know_request(pod_id, profile.request)
         self._give(pod_id, PodPlacement(job, pod, choice, needs, not self.is_after_evictions))
         # Volumes are provisioned only for a pod that is bound now.
         volumes = () if self.is_after_evictions else choice.volumes
-        self.world.assume(pod, choice.node, choice.allocations_to_assume(pod), volumes=volumes)
+        self.world.assume(
+            pod,
+            choice.node,
+            choice.allocations_to_assume(pod),
+            volumes=volumes,
+            request=profile.request if profile is not None else None,
+        )
         self.search.placed(choice)
         return None
 
-    def _needs(self, job: Job, pod: pods.Pod) -> PodClaims | tuple[Reason, ...]:
+    def _needs(
+        self, job: Job, pod: pods.Pod, profile: PodProfile | None
+    ) -> PodClaims | tuple[Reason, ...]:
         """The pod's claims, or why it cannot start; where the policy asks for it, claims belong to a queue, too."""
-        needs = preconditions.needs(pod, self.claim_lookup)
+        needs = (
+            profile.needs if profile is not None else preconditions.needs(pod, self.claim_lookup)
+        )
         if not isinstance(needs, PodClaims) or not self.policy.batch.claims_need_queue:
             return needs
 
@@ -292,15 +308,21 @@ class Transaction:
         return needs
 
     def _affordable_node(
-        self, job: Job, pod: pods.Pod, needs: PodClaims, within: Within
+        self,
+        job: Job,
+        pod: pods.Pod,
+        needs: PodClaims,
+        within: Within,
+        profile: PodProfile | None,
     ) -> NodePlacement | plan.Refusal:
         """The best node whose price neither the queue's bounds nor a power cap rule out.
 
         Prices depend on the node (another type of GPU, another rack), so the search goes on elsewhere. It ends: each
         node that is too dear removes itself, with all nodes on which the pod would cost the same.
         """
-        least_cost = self.price_of_pending(events.pod_id(pod))[0]
-        too_dear = self._caps.exhausted(least_cost)
+        too_dear: tuple[Reason, frozenset[str]] | None = None
+        if not self._caps.are_none:
+            too_dear = self._caps.exhausted(self.price_of_pending(events.pod_id(pod))[0])
         first_reason = too_dear[0] if too_dear is not None else None
         while True:
             if too_dear is not None:
@@ -309,7 +331,7 @@ class Transaction:
                 if not within:
                     return refusal_summary.of_pod(pod, (reason,))
 
-            choice = self._unpromised_node(job, pod, needs, within)
+            choice = self._unpromised_node(job, pod, needs, within, profile)
             if isinstance(choice, plan.Refusal):
                 if first_reason is None:
                     return choice
@@ -328,7 +350,12 @@ class Transaction:
         return set(within).difference(excluded)
 
     def _unpromised_node(
-        self, job: Job, pod: pods.Pod, needs: PodClaims, within: Within
+        self,
+        job: Job,
+        pod: pods.Pod,
+        needs: PodClaims,
+        within: Within,
+        profile: PodProfile | None,
     ) -> NodePlacement | plan.Refusal:
         """The best node where the pod takes nothing that is kept for another pod.
 
@@ -337,7 +364,7 @@ class Transaction:
         kept_nodes: Counter[Reason] = Counter()
         while True:
             worked_before = self.search.worked
-            choice = self.search.find(pod, needs, within=within)
+            choice = self.search.find(pod, needs, within=within, profile=profile)
             self.steps.spend(PLACE + self.search.worked - worked_before)
             if isinstance(choice, plan.Refusal):
                 return refusal_summary.with_reserved_nodes(choice, kept_nodes)

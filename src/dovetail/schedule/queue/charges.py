@@ -18,6 +18,7 @@ from dovetail.model.reasons import Reason
 from dovetail.schedule.gang.jobs import PLACED, Job, State
 from dovetail.schedule.gang.settled_jobs import ClaimCharge, SettledJobs, Snapshot
 from dovetail.schedule.node.find_node import SELECTORS_LEFT, too_expensive
+from dovetail.schedule.node.pod_profiles import PodProfiles
 from dovetail.schedule.queue import amounts
 from dovetail.schedule.queue.accounts import Accounts
 from dovetail.schedule.queue.amounts import Amounts
@@ -42,6 +43,7 @@ class Charges:
         pricing: Pricing,
         *,
         price_cache: PricingCache,
+        profiles: PodProfiles,
         undo: UndoLog,
         settled: Snapshot,
     ) -> None:
@@ -49,6 +51,7 @@ class Charges:
         self._accounts = accounts
         self._pricing = pricing
         self._price_cache = price_cache
+        self._profiles = profiles
         self._undo = undo
         self._price_cache.refresh(world, pricing)
         self._pod_costs = Overlay(settled.pod_costs)  # by pod, without its claims
@@ -71,8 +74,9 @@ class Charges:
         try:
             self._pricing.effort = spending.effort(pod_id)
             try:
+                profile = self._profiles.of(pod_id, pod)
                 return self._price_cache.waiting(
-                    pod_id, pod, world=self._world, pricing=self._pricing
+                    pod_id, pod, profile, world=self._world, pricing=self._pricing
                 )
             except TooExpensive as error:
                 spending.refuse(pod_id, str(error))
