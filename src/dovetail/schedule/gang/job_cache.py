@@ -63,6 +63,7 @@ class JobCache:
         self._to_build: dict[GangKey, None] = {}  # pods that wait alone, for a later decision
         self._unbuilt: dict[GangKey, None] = {}  # set aside when they were due to be built
         self._seen: Mapping[str, Job] = {}  # in the last decision
+        self._hidden: Collection[str] = ()  # ids that it does not see
         self._reasons: dict[str, Reason] = {}  # by job, why it may start nothing
         self._idle: list[Job] = []
         self._shielded: list[tuple[Job, bool]] = []  # with whether they are preemptible otherwise
@@ -110,7 +111,8 @@ class JobCache:
         jobs: Mapping[str, Job | None] = self._jobs
         if is_bounded and len(self._pending) > SEEN:
             jobs = self._window(world, among)
-        self._seen = _SeenJobs(jobs, self._absent.union(job.id for job in left_out))
+        self._hidden = self._absent.union(job.id for job in left_out)
+        self._seen = _SeenJobs(jobs, self._hidden)
         return self._seen
 
     # Jobs that a decision has to look at
@@ -141,11 +143,12 @@ class JobCache:
 
     def _live_in_order(self) -> list[Job]:
         """The seen jobs that are not settled, in the order of all seen jobs."""
-        unsettled = [job for job in self._unsettled.values() if job.id in self._seen]
+        hidden = self._hidden
+        unsettled = [job for job in self._unsettled.values() if job.id not in hidden]
         if self._shown is not None:
             unsettled.sort(key=lambda job: self._built[job.id])
-            return [*unsettled, *(job for job in self._shown if job.id in self._seen)]
-        alone = [job for job in self._pending.jobs.values() if job.id in self._seen]
+            return [*unsettled, *(job for job in self._shown if job.id not in hidden)]
+        alone = [job for job in self._pending.jobs.values() if job.id not in hidden]
         return sorted([*unsettled, *alone], key=lambda job: self._places[job.id])
 
     def note_woken(self, job: Job) -> None:
@@ -182,7 +185,7 @@ class JobCache:
     def _seen_alone(self) -> Iterable[Job]:
         """The pods that wait alone and are seen."""
         shown = self._shown if self._shown is not None else self._pending.jobs.values()
-        return (job for job in shown if job.id in self._seen)
+        return (job for job in shown if job.id not in self._hidden)
 
     def note_demand(self, job: Job, cost: Amounts | None) -> None:
         """Records the cost of a pod that waits alone while it is seen; None where it adds no demand."""

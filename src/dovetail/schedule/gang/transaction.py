@@ -361,17 +361,18 @@ class Transaction:
 
         A refusal counts, for each such pod or gang, the nodes that would do and are kept for it.
         """
-        kept_nodes: Counter[Reason] = Counter()
+        kept_nodes: Counter[Reason] | None = None  # few pods need it
         while True:
             worked_before = self.search.worked
             choice = self.search.find(pod, needs, within=within, profile=profile)
             self.steps.spend(PLACE + self.search.worked - worked_before)
             if isinstance(choice, plan.Refusal):
-                return refusal_summary.with_reserved_nodes(choice, kept_nodes)
+                return refusal_summary.with_reserved_nodes(choice, kept_nodes or {})
 
             reason = self._kept_for_others(job, pod, choice, needs)
             if reason is None:
                 return choice
+            kept_nodes = kept_nodes if kept_nodes is not None else Counter()
             kept_nodes[reason] += 1
             within = self._all_but({choice.node}, within)
 

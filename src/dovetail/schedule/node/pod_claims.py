@@ -86,11 +86,12 @@ class ClaimLookup:
 
     def are_untouched(self, needs: PodClaims) -> bool:
         """Whether these claims are the objects of now, without devices, and no pod is about to use them."""
-        return all(
-            pod_claim.allocation is None
-            and self._world.is_untouched(pod_claim.key, pod_claim.claim)
-            for pod_claim in needs.wanted
-        )
+        for pod_claim in needs.wanted:
+            if pod_claim.allocation is not None:
+                return False
+            if not self._world.is_untouched(pod_claim.key, pod_claim.claim):
+                return False
+        return True
 
     def is_reserved(self, claim: claims.ResourceClaim, pod: pods.Pod) -> bool:
         """Whether the claim lists the pod as a user, or the group it is used for."""
