@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
     for gpus in chosen.gpus or SIZES:
         settings = Settings(
             gpus=gpus,
-            jobs=round(gpus * chosen.jobs_per_gpu),
+            jobs=chosen.jobs or round(gpus * chosen.jobs_per_gpu),
             load=chosen.load,
             seed=chosen.seed,
             limit_seconds=chosen.limit,
@@ -41,10 +41,10 @@ def main(arguments: list[str]) -> int:
         row = measured(settings)
         rows.append(row)
         print(f"{gpus:,} GPUs: {msgspec.json.encode(row).decode()}", file=sys.stderr, flush=True)
+        output = chosen.output or (RESULT if not chosen.gpus else None)
+        if output is not None:
+            _store(output, rows, chosen)
     print(text(rows))
-    output = chosen.output or (RESULT if not chosen.gpus else None)
-    if output is not None:
-        _store(output, rows, chosen)
     return int(any("wrong" in row for row in rows))
 
 
@@ -116,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--jobs-per-gpu", type=float, default=1.0, help="how many jobs arrive, by GPUs"
     )
+    parser.add_argument("--jobs", type=int, help="how many jobs arrive, whatever the size")
     parser.add_argument("--load", type=float, default=0.8, help="part of the GPUs that is in use")
     parser.add_argument("--seed", type=int, default=1, help="of arrivals, sizes and runtimes")
     parser.add_argument(

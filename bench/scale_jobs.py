@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from bench.batch_worlds import NOW, SPACE, Tree
+from bench.batch_worlds import NOW, SPACE, Tree, owner_of
 from dovetail.kubetypes import codec, registry
 from dovetail.kubetypes.core import pods
 from dovetail.kubetypes.resource import claims
@@ -87,13 +87,6 @@ def objects_of(job: Job) -> Objects:
     """Its pod and its claim, pending."""
     created = instant(job.arrives).isoformat()
     name = job.name
-    owner = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "name": name,
-        "uid": f"uid-{name}",
-        "controller": True,
-    }
     wanted = {"cpu": "1", "memory": "8Gi"}
     container = {"name": "main", "image": "train", "resources": {"requests": wanted}}
     pod: Tree = {
@@ -105,7 +98,7 @@ def objects_of(job: Job) -> Objects:
             "uid": f"uid-{name}-0",
             "creationTimestamp": created,
             "labels": {"dovetail.dev/queue": job.queue},
-            "ownerReferences": [owner],
+            "ownerReferences": [owner_of(name)],
         },
         "spec": {
             "containers": [container],
