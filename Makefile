@@ -14,7 +14,7 @@ AFTER_CHECK ?=
 # Of `make bench-openb`: a seed or a range; 42 to 51 are the published ones.
 SEEDS ?= 42-51
 
-.PHONY: run test test-skew test-long check dashboard bench bench-openb bench-mig bench-philly fuzz sbom chaos system-deps oracle kube format lock clean help
+.PHONY: run test test-skew test-long check dashboard bench bench-openb bench-scale bench-mig bench-philly fuzz sbom chaos system-deps oracle kube format lock clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -78,6 +78,9 @@ bench: $(VENV)/dev.stamp ## measure beside the Go original; results under bench/
 
 bench-openb: $(VENV)/dev.stamp ## measure placement policies on the openb trace; results in bench/results/openb.json
 	$(BIN)/python -m bench openb --policies fgd,dovetail --seeds $(SEEDS)
+
+bench-scale: $(VENV)/dev.stamp ## measure the engine as clusters grow to 100,000 GPUs; results in bench/results/scale.json
+	$(BIN)/python -m bench scale
 
 bench-mig: $(VENV)/dev.stamp ## measure placement rules for MIG slices that come and go; results in bench/results/mig.json
 	$(BIN)/python -m bench mig

@@ -139,13 +139,6 @@ class Site:
         created = (
             NOW - datetime.timedelta(days=7) + datetime.timedelta(seconds=self._number)
         ).isoformat()
-        owner = {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "name": name,
-            "uid": f"uid-{name}",
-            "controller": True,
-        }
         metadata = {
             "name": f"{name}-0",
             "namespace": SPACE,
@@ -154,7 +147,7 @@ class Site:
             "labels": {f"dovetail.dev/{key}": marks[key] for key in marks if key == "gang"}
             | _queued(queue),
             "annotations": {f"dovetail.dev/{key}": marks[key] for key in marks if key != "gang"},
-            "ownerReferences": [owner],
+            "ownerReferences": [owner_of(name)],
         }
         wanted: Tree = {"cpu": cpu, "memory": "8Gi"}
         spec: Tree = {
@@ -197,6 +190,17 @@ class Site:
     def _apply(self, tree: Tree) -> None:
         found = codec.decode(msgspec.json.decode(msgspec.json.encode(tree))).struct
         self.world.apply(Changed(found))  # type: ignore[arg-type]
+
+
+def owner_of(name: str) -> Tree:
+    """The Job that makes a pod again once it is evicted."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": name,
+        "uid": f"uid-{name}",
+        "controller": True,
+    }
 
 
 def _queued(queue: str) -> dict[str, str]:

@@ -100,7 +100,7 @@ def test_jobs_are_the_same_objects_until_something_about_them_changes() -> None:
         *(simulated_cluster.gang(f"j{number}", Ask(gpus=1), queue="a") for number in range(3))
     )
     kept = job_cache.of(cluster.world, cluster.policy)
-    first = kept.jobs(cluster.world, ("a",))
+    first = dict(kept.jobs(cluster.world, ("a",)))
     cluster.decided()
     assert all(
         one is first[name] and not one.is_changed

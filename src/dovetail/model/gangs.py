@@ -222,9 +222,12 @@ def family_of(key: GangKey) -> GangKey | None:
     return (key[0], above) if last and "/" in above else None
 
 
-def gang_of_pod(pod: pods.Pod) -> Gang:
-    """The gang as one of its pods describes it, for gangs without any other description."""
-    member = membership(pod)
+def gang_of_pod(pod: pods.Pod, member: Membership | None = None) -> Gang:
+    """The gang as one of its pods describes it, for gangs without any other description.
+
+    A caller that knows the pod's own membership may say it.
+    """
+    member = member or membership(pod)
     metadata = pod.metadata
     options = workload_annotations.read(workload_annotations.labels_and_annotations(metadata))
     groups, is_known = _implied_groups(pod, member, source=source_of(member.gang), options=options)

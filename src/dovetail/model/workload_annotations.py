@@ -259,7 +259,7 @@ def _own_topology(reader: _Reader) -> TopologyRequest | None:
 
 def scheduler_entries(entries: Mapping[str, str]) -> Entries:
     """The labels or annotations that are meant for a scheduler."""
-    return tuple((key, value) for key, value in entries.items() if key.startswith(_PREFIXES))
+    return tuple([entry for entry in entries.items() if entry[0].startswith(_PREFIXES)])
 
 
 def _count(text: str) -> int | None:

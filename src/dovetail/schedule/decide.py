@@ -127,6 +127,7 @@ def _run_action(session: Session, step: Step) -> None:
     match step:
         case Step.ALLOCATE:  # queues below their share first, each job where it costs others least
             allocate_action.run(session)
+            session.drop_started()
         case Step.CONSOLIDATE if not session.has_pods_only:  # pods move, and none is lost
             eviction_actions.run(session, eviction_rules.Consolidation(transaction), step)
         case Step.RECLAIM:  # queues over their share give back

@@ -61,12 +61,13 @@ class Session:
         self.spared = frozenset(scope.spared)
         self._aside = frozenset(scope.aside)
         self._queues = queue_tree.usable(world.queues)
+        self._saturated = _saturated(policy_.batch, now)
         self.job_cache = job_cache.of(world, policy_)
         self.transaction = self._begin_transaction(world, policy_, now, budget, scope)
         self.refused = self.job_cache.reasons()  # by job, why it is not considered
         self._charge_what_stays()
         self._price_jobs()
-        self.waiting = {job.id: job for job in self.transaction.jobs.values() if job.has_waiting}
+        self.waiting = {job.id: job for job in self.transaction.live_jobs if job.has_waiting}
         self._mark_nominated()
         self._begin_round(budget, has_reservations=bool(scope.toward))
         self.unplaceable: set[str] = set()  # waiting pods that would fit no node if all were empty
@@ -93,8 +94,11 @@ class Session:
             among=scope.among,
             is_bounded=budget.steps is not None,
         )
+        price_cache = self.job_cache.price_cache
         accounts = Accounts(
-            self._queues, enforces=policy_.batch.enforces_quota, capacity=pricing.capacity()
+            self._queues,
+            enforces=policy_.batch.enforces_quota,
+            capacity=price_cache.capacity(world, pricing),
         )
         transaction = Transaction(
             world,
@@ -102,12 +106,15 @@ class Session:
             budget,
             now=now,
             jobs=jobs,
+            live_jobs=self.job_cache.live_jobs(world),
+            settled=self.job_cache.settled,
             accounts=accounts,
             pricing=pricing,
-            price_cache=self.job_cache.price_cache,
+            price_cache=price_cache,
             among=scope.among,
         )
         transaction.kept_nodes = scope.toward
+        transaction.wake_job = self._wake_job
         return transaction
 
     def _charge_what_stays(self) -> None:
@@ -122,10 +129,17 @@ class Session:
             transaction.accounts.charge(queue, cost, is_fixed=True)
 
     def _price_jobs(self) -> None:
-        saturated = _saturated(self.transaction.policy.batch, self.transaction.now)
-        for job in self.transaction.jobs.values():
-            job.set_prices(self._highest_price)
-            job.is_aged = saturated is not None and job.created <= saturated
+        for job in self.transaction.live_jobs:
+            self._price_job(job)
+
+    def _price_job(self, job: Job) -> None:
+        job.set_prices(self._highest_price)
+        job.is_aged = self._saturated is not None and job.created <= self._saturated
+
+    def _wake_job(self, job: Job) -> None:
+        """A settled job is evicted or moved: from now on it is one like any other."""
+        self._price_job(job)
+        self.job_cache.note_woken(job)
 
     def _highest_price(self, pod_id: str) -> amounts.Amounts:
         """What a waiting pod costs at most."""
@@ -189,7 +203,10 @@ class Session:
         if not transaction.world.queues:
             return None
         return unplaceable.Unplaceable(
-            transaction.world, transaction.policy, transaction.search.spending
+            transaction.world,
+            transaction.policy,
+            transaction.search.spending,
+            transaction.profiles,
         )
 
     def _add_demand(self, queue: str, price: amounts.Amounts, count: int) -> None:
@@ -218,7 +235,7 @@ class Session:
                 self._prepare_actions()
                 yield
         finally:
-            for job in self.transaction.jobs.values():
+            for job in (*self.transaction.live_jobs, *self.transaction.woken.values()):
                 job.set_prices(None)  # jobs outlive the decision, and must not keep its world alive
 
     def _is_about(self, pod_id: str) -> bool:
@@ -254,6 +271,10 @@ class Session:
             self.wake_at = when
 
     # Jobs that wait
+
+    def drop_started(self) -> None:
+        """Forgets jobs that wait for nothing any more: later actions need not ask each of them again."""
+        self.waiting = {job_id: job for job_id, job in self.waiting.items() if job.has_waiting}
 
     def waiting_jobs(self) -> Iterable[Job]:
         """Jobs with pods that may wait; a decision may withdraw what it gave."""

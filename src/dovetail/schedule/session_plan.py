@@ -5,6 +5,7 @@ Given a session whose actions have run. A waiting job may be promised a start in
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -40,8 +41,14 @@ def finish(session: Session) -> plan.Plan:
     session.end_round()
 
     transaction, job_cache = session.transaction, session.job_cache
-    jobs = transaction.jobs.values()
-    numbers = queue_numbers.numbers(transaction.accounts, jobs, unseen=job_cache.unseen())
+    # Settled jobs run, unless this decision did something to them.
+    running = transaction.settled.running - Counter(job.queue for job in transaction.woken.values())
+    numbers = queue_numbers.numbers(
+        transaction.accounts,
+        (*transaction.live_jobs, *transaction.woken.values()),
+        unseen=job_cache.unseen(),
+        settled=running,
+    )
     finished = draft.finish(wake_at=session.wake_at)
     return msgspec.structs.replace(finished, promises=promised, queues=numbers)
 

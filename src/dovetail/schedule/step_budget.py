@@ -33,19 +33,37 @@ class SpentError(Exception):
     """The steps of an attempt are spent: it is rolled back, and decides nothing."""
 
 
+class _Bound:
+    """Bounds the steps taken inside. A class, because every job of a decision enters one."""
+
+    __slots__ = ("_before", "_count", "_steps")
+
+    def __init__(self, steps: Steps, count: int | None) -> None:
+        self._steps = steps
+        self._count = count
+
+    def __enter__(self) -> None:
+        steps = self._steps
+        self._before = steps.bound
+        steps.bound = None if self._count is None else steps.spent + self._count
+
+    def __exit__(self, *_: object) -> None:
+        self._steps.bound = self._before
+
+
 class Steps:
     """The steps of one decision."""
 
     def __init__(self, most: int | None) -> None:
         self.most = most
         self.spent = 0
-        self._bound: int | None = None  # of the attempt under way
+        self.bound: int | None = None  # of the attempt under way
         self._is_firm = True
 
     def spend(self, count: int) -> None:
         """So many steps were taken. Raises SpentError where they are too many for the attempt under way."""
         self.spent += count
-        if self._bound is not None and self.spent > self._bound and self._is_firm:
+        if self.bound is not None and self.spent > self.bound and self._is_firm:
             raise SpentError
 
     def is_beyond(self, part: float) -> bool:
@@ -56,14 +74,9 @@ class Steps:
         """How many steps are left of so large a part of all."""
         return None if self.most is None else max(round(self.most * part) - self.spent, 0)
 
-    @contextmanager
-    def at_most(self, count: int | None) -> Iterator[None]:
+    def at_most(self, count: int | None) -> _Bound:
         """What is done inside may take so many steps."""
-        before, self._bound = self._bound, None if count is None else self.spent + count
-        try:
-            yield
-        finally:
-            self._bound = before
+        return _Bound(self, count)
 
     @contextmanager
     def lenient(self) -> Iterator[None]:

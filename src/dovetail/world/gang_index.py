@@ -224,14 +224,15 @@ class GangIndex:
             oldest = self._pods[first]
         else:
             oldest = _oldest(self._pods[pod_id] for pod_id in members)
-        implied = gangs.gang_of_pod(oldest)
-
         owner = self._owners.get(first)
         declared = self._declared.get(key)
         if declared is None and owner is not None:
             declared = self._declared.get(owner)
+        if declared is None and len(members) == 1:
+            return gangs.gang_of_pod(oldest, self._of[first])  # by itself, as it was resolved
+        implied = gangs.gang_of_pod(oldest)
         if declared is None:
-            return implied if len(members) == 1 else self._implied_by_groups(key, implied)
+            return self._implied_by_groups(key, implied)
 
         gang = gangs.completed(declared, implied, key)
         if declared.is_loose:

@@ -33,6 +33,7 @@ from dovetail.world.devices.device_inventory import Inventory
 from dovetail.world.devices.device_pools import PoolKey
 from dovetail.world.devices.device_usage import UncertainHold
 from dovetail.world.events import ObjectKey
+from dovetail.world.first_users import FirstUsers
 from dovetail.world.gang_index import GangIndex
 from dovetail.world.pod_index import PodIndex
 from dovetail.world.storage import Storage
@@ -96,6 +97,7 @@ class World:
 
         # Devices: what is published, what is in use, what is held out of use without a claim.
         self.node_changes = ChangeLog[str]()  # names of nodes that changed
+        self.claim_changes = ChangeLog[ObjectKey]()  # claims that events changed
         self._inventory = Inventory(self.node_changes, self.nodes)
         self.held: dict[str, claims.AllocationResult] = {}  # by the name of the hold
         self.uncertain_holds: dict[
@@ -106,6 +108,7 @@ class World:
         self._offered: dict[str, Resources] = {}  # node -> allocatable
         self._taken: dict[str, Resources] = {}  # node -> requests of bound and assumed pods
         self._running: dict[str, Occupancy] = {}  # by pod id
+        self._first_users = FirstUsers(self._running.keys())
         # Bound pods by scheduler and priority.
         self._standings: Counter[tuple[str, int]] = Counter()
         self._pending: dict[str, pods.Pod] = {}  # neither bound nor ended, by pod id
@@ -203,9 +206,22 @@ class World:
         pod_id = self._assumed_claims.get(key)
         return None if pod_id is None else self.assumed[pod_id].allocations[key]
 
+    def is_untouched(self, key: ObjectKey, claim: claims.ResourceClaim) -> bool:
+        """Whether a claim is this very object, holds no devices, and no assumed pod uses it."""
+        return (
+            self.claims.get(key) is claim
+            and claim.status.allocation is None
+            and key not in self._assumed_users
+            and key not in self._assumed_claims
+        )
+
     def assumed_users(self, key: ObjectKey) -> Collection[str]:
         """The assumed pods that use a claim, by id."""
         return self._assumed_users.get(key, ())
+
+    def claims_off_node(self) -> Iterable[ObjectKey]:
+        """Allocated claims whose first user is not on a node, or that have none; evictions in a trial do not count."""
+        return self._first_users.off_node()
 
     def owned_claims(self, uid: str) -> tuple[claims.ResourceClaim, ...]:
         """The claims an object controls, by name."""
@@ -325,6 +341,8 @@ class World:
         # counted both as assumed and as running.
         if not is_there or is_bound or has_ended:
             self._confirm(pod_id, keep_claims=is_there and is_bound)
+        if before is not None and after is None:
+            self._first_users.moved(pod_id)
         if not is_there:
             self.idle.pop(pod_id, None)
             self.pods_gone += old is not None
@@ -335,6 +353,8 @@ class World:
             self._running[pod_id] = after
             self._count_standing(pod, 1)
             self.pod_index.put(pod_id, pod, pod.spec.node_name)
+            if before is None:
+                self._first_users.moved(pod_id)
             if before != after:
                 self._take(*after, sign=1)
         elif not is_bound and not has_ended:
@@ -349,6 +369,8 @@ class World:
 
     def _put_claim(self, claim: claims.ResourceClaim, *, is_there: bool) -> None:
         key = events.key_of(claim)
+        self.claim_changes.note(key)
+        self._first_users.put(key, claim if is_there else None)
         old = self.claims.pop(key, None)
         if old is not None:
             self._file_owner(old, key, is_there=False)
@@ -418,17 +440,20 @@ class World:
         allocations: Mapping[ObjectKey, claims.AllocationResult] | None = None,
         *,
         volumes: tuple[plan.VolumeStep, ...] = (),
+        request: Resources | None = None,
     ) -> None:
         """Counts a placement as done until events confirm or cancel it. Inside a trial it is undone at the end.
 
-        Claims that already have devices keep those. Resources the node does not offer are served by devices.
+        Claims that already have devices keep those. Resources the node does not offer are served by devices. A caller
+        that knows what the pod requests may say so.
         """
         new_allocations = {
             key: allocation
             for key, allocation in (allocations or {}).items()
             if self.allocation(key) is None
         }
-        request = pod_requests.pod_request(pod)
+        if request is None:
+            request = pod_requests.pod_request(pod)
         if request.scalars:
             offered = self._offered.get(node, pod_requests.NOTHING)
             served_by_devices = [name for name, _ in request.scalars if offered.scalar(name) <= 0]

@@ -552,9 +552,9 @@ def _states_any_runtime(transaction: Transaction) -> bool:
     for account in transaction.accounts.by_name.values():
         if account.queue is not None and account.queue.spec.max_runtime_seconds:
             return True
-    return any(
+    return transaction.settled.states_runtime or any(
         job.gang.expected_runtime is not None or job.gang.max_runtime is not None
-        for job in transaction.jobs.values()
+        for job in transaction.live_jobs
     )
 
 

@@ -7,7 +7,7 @@ job that would gain by it.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from dovetail.model import plan
 from dovetail.quantity import durations
@@ -23,7 +23,7 @@ def evict_overtime(transaction: Transaction, spared: Collection[str]) -> datetim
         return None
 
     wake: datetime.datetime | None = None
-    for job in transaction.jobs.values():
+    for job in _jobs_with_limits(transaction):
         queue_limit = runtimes.allowed(transaction.accounts, job.queue)
         seconds = runtimes.limit(job.gang, queue_limit)
         if seconds is None:
@@ -38,6 +38,17 @@ def evict_overtime(transaction: Transaction, spared: Collection[str]) -> datetim
         elif not any(pod_id in spared for pod_id in job.active()):
             _evict(transaction, job, seconds, is_queue_limit=seconds == queue_limit)
     return wake
+
+
+def _jobs_with_limits(transaction: Transaction) -> Iterable[Job]:
+    """All jobs, in order; without the settled ones where neither they nor their queues limit how long they run."""
+    queues = (account.queue for account in transaction.accounts.by_name.values())
+    has_limits = any(
+        queue is not None and queue.spec.max_runtime_seconds is not None for queue in queues
+    )
+    if has_limits or transaction.settled.states_runtime:
+        return transaction.jobs.values()
+    return transaction.live_jobs
 
 
 def _evict(transaction: Transaction, job: Job, seconds: int, *, is_queue_limit: bool) -> None:

@@ -152,24 +152,49 @@ class ScenarioBounds:
 
     def could_fit(self, count: int, victims: Iterable[str]) -> bool:
         """Whether the first `count` pods might fit once these victims are gone."""
+        freed = self._freed(victims)
+        largest = max((offer[self._main] for offer in freed.values()), default=0)
+        if max(largest, self._largest_free) < max(self._requests[:count]):
+            return False
+        return self._slots_with(freed) >= count
+
+    def slots_without(self, victims: Iterable[str]) -> int:
+        """How many of the smallest pods might fit once these victims are gone."""
+        return self._slots_with(self._freed(victims))
+
+    def _freed(self, victims: Iterable[str]) -> dict[str, Offer]:
+        """By node of these victims, what is free there without them."""
         freed: dict[str, Offer] = {}
         for pod_id in victims:
             node = self._stage.node_of(pod_id)
             if node in self._free:
                 offer = freed.get(node, self._free[node])
                 freed[node] = _plus(offer, self._offers.held(pod_id))
+        return freed
 
-        largest = max((offer[self._main] for offer in freed.values()), default=0)
-        if max(largest, self._largest_free) < max(self._requests[:count]):
-            return False
-
+    def _slots_with(self, freed: Mapping[str, Offer]) -> int:
         # Only the nodes of the victims changed: replace their slots in the sum instead of adding up all nodes.
         before = self._slots_in(self._free[node] for node in freed)
-        return self.slots - before + self._slots_in(freed.values()) >= count
+        return self.slots - before + self._slots_in(freed.values())
 
-    def is_ripe(self, node: str, victims: Sequence[VictimGroup]) -> bool:
-        """Whether one of the pods might fit on a node once these victims are gone from it."""
-        return self._slots(self._offer_without(node, victims)) > 0
+    def gains_after(self, victims: Iterable[VictimGroup]) -> NodeGains:
+        """What one more node could add to what these victims free."""
+        pod_ids = [pod_id for victim in victims for pod_id in victim.pod_ids]
+        chosen_nodes = {self._stage.node_of(pod_id) for pod_id in pod_ids}
+        return NodeGains(self, chosen_nodes, self.slots_without(pod_ids))
+
+    def slots_of(self, offer: Offer) -> int:
+        """How many of the smallest pods an offer might hold."""
+        return self._slots(offer)
+
+    def free_on(self, node: str) -> Offer:
+        """What is free on a node."""
+        return self._free.get(node, NOTHING)
+
+    def held_on(self, node: str, victim: VictimGroup) -> Iterator[Offer]:
+        """What each pod of a victim holds on a node. Counts as a step."""
+        self._stage.steps.spend(1)
+        return self._held_on(node, (victim,))
 
     def ripe_after(self, node: str, victims: Sequence[Sequence[VictimGroup]]) -> int | None:
         """The index of the victim with whose eviction, after all before it, one of the pods might fit on a node."""
@@ -229,6 +254,44 @@ class ScenarioBounds:
     def by_promise(self, nodes: Iterable[str]) -> list[str]:
         """Nodes with victims, those with the most free capacity first."""
         return sorted(nodes, key=lambda node: (-self._free.get(node, NOTHING)[self._main], node))
+
+
+class NodeGains:
+    """What every node would add if victims left it one by one, on top of victims that were chosen before.
+
+    Certain where it says that a node does not add enough: counts are kept as victims come, instead of adding up all
+    victims of a node again for each of them.
+    """
+
+    def __init__(self, bounds: ScenarioBounds, chosen_nodes: Collection[str], slots: int) -> None:
+        self._bounds = bounds
+        self._slots = slots  # once the victims chosen before are gone
+        self._offers: dict[str, Offer] = {}  # by node, without its victims so far
+        # Where the count of one node says too little: victims were chosen there before, or leave other nodes as well.
+        self._uncounted = set(chosen_nodes)
+
+    def add(self, node: str, victim: VictimGroup, *, is_spread: bool) -> None:
+        """One more victim of a node; `is_spread` where it leaves other nodes as well."""
+        offer = self._offers.get(node)
+        if offer is None:
+            offer = self._bounds.free_on(node)
+        for freed in self._bounds.held_on(node, victim):
+            offer = _plus(offer, freed)
+        self._offers[node] = offer
+        if is_spread:
+            self._uncounted.add(node)
+
+    def is_ripe(self, node: str) -> bool:
+        """Whether one of the pods might fit on a node without its victims so far."""
+        return self._bounds.slots_of(self._offers[node]) > 0
+
+    def might_reach(self, count: int, node: str) -> bool:
+        """Whether so many pods might fit without the victims chosen before and those of the node so far."""
+        if node in self._uncounted:
+            return True
+        bounds = self._bounds
+        gained = bounds.slots_of(self._offers[node]) - bounds.slots_of(bounds.free_on(node))
+        return self._slots + gained >= count
 
 
 def _plus(offer: Offer, more: Offer) -> Offer:

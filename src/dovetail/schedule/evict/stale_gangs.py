@@ -20,7 +20,7 @@ _ON_NODE = (State.ACTIVE, State.STARTING, State.NOMINATED)
 def evict_stale_gangs(transaction: Transaction) -> datetime.datetime | None:
     """Evicts what is left of gangs whose grace is over; when the next one's will be."""
     wake: datetime.datetime | None = None
-    for job in transaction.jobs.values():
+    for job in transaction.live_jobs:  # settled ones are single pods, which run
         if not _is_incomplete(job):
             continue
         grace = job.gang.stale_grace

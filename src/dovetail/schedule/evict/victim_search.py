@@ -242,8 +242,7 @@ class VictimSearch:
         A job loses its minimum only after everything beyond it, and a shared claim frees its devices only without all
         of its users.
         """
-        is_complete = all(len(self._groups_by_job[victim.job.id]) == 1 for victim in chosen)
-        if not self._bundles and is_complete:
+        if not self._is_incomplete(chosen):
             return chosen
 
         completed: dict[tuple[str, ...], VictimGroup] = {}
@@ -257,6 +256,12 @@ class VictimSearch:
             queue += of_job[: of_job.index(victim)]
             queue += self._bundles.get(victim.pod_ids, ())
         return list(completed.values())
+
+    def _is_incomplete(self, chosen: Sequence[VictimGroup]) -> bool:
+        """Whether other victims may have to go with these."""
+        if self._bundles:
+            return True
+        return any(len(self._groups_by_job[victim.job.id]) > 1 for victim in chosen)
 
     def _stays_in_part(self, victim: Job, gone: set[str]) -> bool:
         """Whether some of its pods would remain: spared ones, or ones placed in this decision."""
@@ -291,17 +296,22 @@ class VictimSearch:
         if victims_so_far or not is_final:  # so few pods may fit without more evictions
             yield victims_so_far
 
-        # Each new victim together with those before it on the same node, as soon as that could hold a pod.
+        # Each new victim together with those before it on the same node, as soon as that could hold a pod, unless even
+        # then not all pods would have a slot: for a gang that doubled, one more node is seldom enough.
         by_node: dict[str, list[VictimGroup]] = {}
         already_chosen = {id(victim) for victim in victims_so_far}
+        gains = bounds.gains_after(victims_so_far)
         for newest in candidates:
             nodes = _nodes(newest)
             for node in nodes:
                 by_node.setdefault(node, []).append(newest)
+                gains.add(node, newest, is_spread=len(nodes) > 1)
             if id(newest) in already_chosen:
                 continue
             for node in nodes:
-                if bounds.is_ripe(node, by_node[node]):
+                if not gains.is_ripe(node):
+                    continue
+                if gains.might_reach(count, node) or self._is_incomplete(by_node[node]):
                     yield _merged(victims_so_far, by_node[node])
 
         # Pods that need several nodes: all victims on the nodes with the most free capacity, one node more each time.

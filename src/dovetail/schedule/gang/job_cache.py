@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Mapping, ValuesView
+from typing import Final, cast
 
 import msgspec
 
@@ -24,6 +24,7 @@ from dovetail.schedule import step_budget
 from dovetail.schedule.evict import idle_work
 from dovetail.schedule.gang.jobs import Job, SinglePodJob, State, job_of
 from dovetail.schedule.gang.pod_window import SEEN, PendingDemand, PendingPods
+from dovetail.schedule.gang.settled_jobs import SettledJobs
 from dovetail.schedule.queue.accounts import NO_QUEUE
 from dovetail.schedule.queue.amounts import Amounts
 from dovetail.schedule.queue.pricing_cache import PricingCache
@@ -45,16 +46,28 @@ class JobCache:
         self._order = tuple(STEP_BITS[step] for step in policy_.steps if step in TURN_STEPS)
         self._queue_rules: object = None  # what decided which queue a job uses
         self._log_position = -1  # in the gang log
-        self._jobs: dict[GangKey, Job | None] = {}  # None where no pod is this scheduler's
-        self._others: dict[GangKey, Job] = {}  # all but pods that wait alone
+        # By id, so that a decision copies it; None where no pod is this scheduler's.
+        self._jobs: dict[str, Job | None] = {}
+        self._absent: set[str] = set()  # where it is None
+        self._places: dict[str, int] = {}  # by id, the order of the World
+        self._others: dict[str, Job] = {}  # by id, all but pods that wait alone
+        self._built: dict[str, int] = {}  # by id, the order in which they were built
+        self._next = itertools.count()
+        self.settled = SettledJobs()
+        self._unsettled: dict[str, Job] = {}  # by id, the others of `_others`
+        self._shown: list[Job] | None = None  # pods that wait alone, where not all are seen
+        self._live: list[Job] = []  # in the last decision, the jobs that were not settled
+        self._woken: list[Job] = []  # and the settled ones that it did something to
         self._pending = PendingPods()
         self._demand = PendingDemand()
         self._to_build: dict[GangKey, None] = {}  # pods that wait alone, for a later decision
         self._unbuilt: dict[GangKey, None] = {}  # set aside when they were due to be built
-        self._seen: dict[str, Job] = {}  # in the last decision
+        self._seen: Mapping[str, Job] = {}  # in the last decision
+        self._hidden: Collection[str] = ()  # ids that it does not see
         self._reasons: dict[str, Reason] = {}  # by job, why it may start nothing
         self._idle: list[Job] = []
         self._shielded: list[tuple[Job, bool]] = []  # with whether they are preemptible otherwise
+        self._shielded_lately: list[Job] = []  # now, or in the last decision
         self.price_cache = PricingCache()
         self.rounds = step_budget.Rounds()
 
@@ -66,14 +79,15 @@ class JobCache:
         *,
         among: Collection[str] | None = None,
         is_bounded: bool = False,
-    ) -> dict[str, Job]:
+    ) -> Mapping[str, Job]:
         """Every job by id, in the World's order, without those set aside; `queues` are the usable ones.
 
         A bounded decision does not see all of very many pods that wait alone.
         """
-        for job in self._seen.values():
+        for job in (*self._live, *self._woken):
             if job.is_changed:
                 job.reset()
+        self._live, self._woken = [], []
 
         first_pods: Collection[str] | None = None
         if is_bounded:
@@ -87,15 +101,64 @@ class JobCache:
         self._find_starting(world)
         self._find_shielded(world)
 
-        if is_bounded and len(self._pending) > SEEN:
-            self._seen = self._window(world, among)
-        else:
-            self._seen = {job.id: job for job in self._jobs.values() if job is not None}
-        for left_out in filter(None, map(self._jobs.get, aside)):
-            self._seen.pop(left_out.id, None)
+        left_out = list(filter(None, (self._jobs.get(_job_id(key)) for key in aside)))
+        for job in left_out:
+            self._wake(self.settled.drop(job.id))
             for step in self._order:
-                self.rounds.mark_turn(left_out, step)
+                self.rounds.mark_turn(job, step)
+
+        self._shown = None
+        jobs: Mapping[str, Job | None] = self._jobs
+        if is_bounded and len(self._pending) > SEEN:
+            jobs = self._window(world, among)
+        self._hidden = self._absent.union(job.id for job in left_out)
+        self._seen = _SeenJobs(jobs, self._hidden)
         return self._seen
+
+    # Jobs that a decision has to look at
+
+    def live_jobs(self, world: World) -> list[Job]:
+        """The jobs of this decision that are not settled, in its order. Prices must be up to date."""
+        for job in self.settled.drop_changed(world, self.price_cache.basis):
+            self._wake(job)
+        for job in self._shielded_lately:
+            if self.settled.is_outdated(job):
+                self._wake(self.settled.drop(job.id))
+        for job_id in [job_id for job_id in self._unsettled if job_id in self.settled]:
+            del self._unsettled[job_id]
+
+        self._live = self._live_in_order()
+        if self._wake_sharing(world):
+            self._live = self._live_in_order()
+        return self._live
+
+    def _wake_sharing(self, world: World) -> bool:
+        """Looks again at settled jobs that share a claim with others; whether there are any."""
+        if not self.settled:
+            return False
+        sharing = [owner for job in self._live for owner in self.settled.drop_sharing(world, job)]
+        for job in sharing:
+            self._wake(job)
+        return bool(sharing)
+
+    def _live_in_order(self) -> list[Job]:
+        """The seen jobs that are not settled, in the order of all seen jobs."""
+        hidden = self._hidden
+        unsettled = [job for job in self._unsettled.values() if job.id not in hidden]
+        if self._shown is not None:
+            unsettled.sort(key=lambda job: self._built[job.id])
+            return [*unsettled, *(job for job in self._shown if job.id not in hidden)]
+        alone = [job for job in self._pending.jobs.values() if job.id not in hidden]
+        return sorted([*unsettled, *alone], key=lambda job: self._places[job.id])
+
+    def note_woken(self, job: Job) -> None:
+        """A decision does something to a settled job; the next one finds it as it was."""
+        self._woken.append(job)
+
+    def _wake(self, job: Job | None) -> None:
+        """A job that was settled is to be looked at again."""
+        if job is not None:
+            self._unsettled[job.id] = job
 
     # Pods that are not seen
 
@@ -116,9 +179,13 @@ class JobCache:
         if self._sees_all:
             return Counter()
         counts = self._pending.counts()
-        seen_pending = (job for job in self._seen.values() if job.id in self._pending.jobs)
-        counts.subtract(Counter(job.queue for job in seen_pending))
+        counts.subtract(Counter(job.queue for job in self._seen_alone()))
         return counts
+
+    def _seen_alone(self) -> Iterable[Job]:
+        """The pods that wait alone and are seen."""
+        shown = self._shown if self._shown is not None else self._pending.jobs.values()
+        return (job for job in shown if job.id not in self._hidden)
 
     def note_demand(self, job: Job, cost: Amounts | None) -> None:
         """Records the cost of a pod that waits alone while it is seen; None where it adds no demand."""
@@ -132,7 +199,7 @@ class JobCache:
     def unseen_demand(self) -> Iterator[tuple[str, Amounts, int]]:
         """By queue, the costs of jobs that were seen before and are not now, each with its number."""
         if not self._sees_all:
-            yield from self._demand.unseen(self._seen)
+            yield from self._demand.unseen(job.id for job in self._seen_alone())
 
     def _window(self, world: World, among: Collection[str] | None) -> dict[str, Job]:
         """All gangs and running pods, the pods that have to be seen, and some of those that wait alone."""
@@ -143,13 +210,14 @@ class JobCache:
         required = [job.id for job in required_jobs]
         required += [str(ref) for ref in world.promises]
 
-        window: dict[str, Job] = {job.id: job for job in self._others.values()}
+        shown: dict[str, Job] = {}
         for job_id in required:
             if job_id in self._pending.jobs:
-                window[job_id] = self._pending.jobs[job_id]
+                shown[job_id] = self._pending.jobs[job_id]
         for job in self._pending.window(self.rounds, self._order):
-            window[job.id] = job
-        return window
+            shown[job.id] = job
+        self._shown = list(shown.values())
+        return self._others | shown
 
     # Changes
 
@@ -171,11 +239,10 @@ class JobCache:
         access = self._queue_access(world)
         for key in changed:
             if key in aside:
-                self._forget(key, is_kept=True)
+                self._forget(_job_id(key), is_kept=True)
                 self._unbuilt[key] = None
             elif is_bounded and self._waits_alone(world, key):
-                if self._jobs[key] is not None:
-                    self._forget(key, is_kept=True)
+                self._forget(_job_id(key), is_kept=True)
                 self._to_build[key] = None
             else:
                 self._build(world, key, access, queues)
@@ -200,10 +267,10 @@ class JobCache:
         for key, is_gone in entries:
             self._to_build.pop(key, None)
             if is_gone:
-                self._forget(key)
+                self._forget(_job_id(key))
                 changed.pop(key, None)
             elif key in world.gangs.keys():  # noqa: SIM118 (not a mapping)
-                self._jobs.setdefault(key, None)  # keeps the World's order
+                self._take_place(_job_id(key))
                 changed[key] = None
         return changed
 
@@ -223,19 +290,23 @@ class JobCache:
     ) -> list[tuple[GangKey, bool]]:
         """Every gang that is another object than before, where the log does not reach back far enough."""
         keys = world.gangs.keys()
-        before = dict(self._jobs)
-        for key in before:
-            if has_new_rules or key not in keys:
-                self._forget(key)
-        if has_new_rules:
-            before = {}
-        self._jobs = {key: before.get(key) for key in keys}
-
-        def is_changed(key: GangKey) -> bool:
-            job = before.get(key)
-            return key in aside or job is None or job.gang is not world.gangs.definition(key)
-
-        return [(key, False) for key in keys if is_changed(key)]
+        ids = {_job_id(key) for key in keys}
+        for job_id in list(self._jobs):
+            if has_new_rules or job_id not in ids:
+                self._forget(job_id)
+        before, self._jobs, self._places = self._jobs, {}, {}
+        self._absent.clear()
+        changed: list[tuple[GangKey, bool]] = []
+        for key in keys:
+            job_id = _job_id(key)
+            self._take_place(job_id)
+            job = before.get(job_id)
+            if job is not None:
+                self._jobs[job_id] = job
+                self._absent.discard(job_id)
+            if key in aside or job is None or job.gang is not world.gangs.definition(key):
+                changed.append((key, False))
+        return changed
 
     def _waits_alone(self, world: World, key: GangKey) -> bool:
         members = world.gangs.members(key)
@@ -254,27 +325,42 @@ class JobCache:
         queues: Collection[str],
     ) -> None:
         job = self._job_of(world, key, access=access, queues=queues)
-        self._forget(key, is_kept=True)
-        self._jobs[key] = job
+        job_id = _job_id(key)
+        self._forget(job_id, is_kept=True)
         if job is None:
             return
+        self._jobs[job_id] = job
+        self._absent.discard(job_id)
         if isinstance(job, SinglePodJob) and job.has_waiting:
             self._pending.put(job)
         else:
-            self._others[key] = job
+            self._others[job_id] = self._unsettled[job_id] = job
+            self._built[job_id] = next(self._next)
 
-    def _forget(self, key: GangKey, *, is_kept: bool = False) -> None:
+    def _take_place(self, job_id: str) -> None:
+        """Gives a gang its place in the order of the World; it keeps the one it has."""
+        if job_id not in self._jobs:
+            self._jobs[job_id] = None
+            self._absent.add(job_id)
+            self._places[job_id] = next(self._next)
+
+    def _forget(self, job_id: str, *, is_kept: bool = False) -> None:
         """Drops the job of a gang that is gone; with `is_kept` the gang keeps its place in the order."""
-        job = self._jobs.get(key)
+        job = self._jobs.get(job_id)
         if not is_kept:
-            self._jobs.pop(key, None)
-        elif key in self._jobs:
-            self._jobs[key] = None
+            self._jobs.pop(job_id, None)
+            self._places.pop(job_id, None)
+            self._absent.discard(job_id)
+        elif job is not None:
+            self._jobs[job_id] = None
+            self._absent.add(job_id)
         if job is not None:
-            self._others.pop(key, None)
-            self._pending.drop(job.id)
-            self._demand.drop(job.id)
-            self._seen.pop(job.id, None)
+            self.settled.drop(job_id)
+            self._others.pop(job_id, None)
+            self._unsettled.pop(job_id, None)
+            self._built.pop(job_id, None)
+            self._pending.drop(job_id)
+            self._demand.drop(job_id)
 
     # Building jobs
 
@@ -296,7 +382,7 @@ class JobCache:
     def reasons(self) -> dict[str, Reason]:
         """By job, why it may start nothing whatever is free."""
         if len(self._reasons) > len(self._jobs):
-            current = {job.id for job in self._jobs.values() if job is not None}
+            current = self._jobs.keys() - self._absent
             self._reasons = {
                 job_id: reason for job_id, reason in self._reasons.items() if job_id in current
             }
@@ -359,12 +445,14 @@ class JobCache:
             job.protected_by, job.is_preemptible = "", is_preemptible
             if job.non_preemptible_because != NOT_REMADE:
                 job.non_preemptible_because = ""
+        self._shielded_lately = [job for job, _ in self._shielded]
         self._shielded = []
 
         budget_by_pod = world.budget_protection.protected(world.running())
         for job in self._jobs_of(world, budget_by_pod):
             budgets = [budget_by_pod[pod_id] for pod_id in job.pods if pod_id in budget_by_pod]
             self._shielded.append((job, job.is_preemptible))
+            self._shielded_lately.append(job)
             job.protected_by = min(budgets)
             if world.queues and job.is_preemptible:
                 job.is_preemptible = False
@@ -381,13 +469,42 @@ class JobCache:
 
     def _jobs_of(self, world: World, pod_ids: Iterable[str]) -> list[Job]:
         """The jobs of these pods, each once."""
-        keys: dict[GangKey, None] = {}
+        job_ids: dict[str, None] = {}
         for pod_id in pod_ids:
             member = world.gangs.of(pod_id)
             if member is not None:
-                keys[member.gang] = None
-        jobs = map(self._jobs.get, keys)
+                job_ids[_job_id(member.gang)] = None
+        jobs = map(self._jobs.get, job_ids)
         return [job for job in jobs if job is not None]
+
+
+class _SeenJobs(Mapping[str, Job]):
+    """The jobs that a decision sees: a table without some of its entries, which is not copied."""
+
+    def __init__(self, jobs: Mapping[str, Job | None], hidden: Collection[str]) -> None:
+        self._jobs = jobs
+        self._hidden = hidden
+
+    def __getitem__(self, job_id: str) -> Job:
+        job = self._jobs[job_id]
+        if job is None or job_id in self._hidden:
+            raise KeyError(job_id)
+        return job
+
+    def __iter__(self) -> Iterator[str]:
+        return (job_id for job_id in self._jobs if job_id not in self._hidden)
+
+    def __len__(self) -> int:
+        return len(self._jobs) - sum(job_id in self._jobs for job_id in self._hidden)
+
+    def values(self) -> ValuesView[Job]:
+        """The jobs, in order."""
+        listed = {job_id: job for job_id, job in self._jobs.items() if job_id not in self._hidden}
+        return cast("ValuesView[Job]", listed.values())
+
+
+def _job_id(key: GangKey) -> str:
+    return "/".join(key)
 
 
 def is_lost_by_eviction(gang: gangs.Gang) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -24,14 +24,17 @@ from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import refusal_summary
 from dovetail.schedule.gang import nominations
 from dovetail.schedule.gang.jobs import Job, State
+from dovetail.schedule.gang.settled_jobs import SettledJobs
 from dovetail.schedule.node import equivalence, preconditions
 from dovetail.schedule.node.filters import relational
 from dovetail.schedule.node.find_node import NodePlacement, NodeSearch
 from dovetail.schedule.node.pod_claims import ClaimLookup, PodClaims, releasing_scheduler
+from dovetail.schedule.node.pod_profiles import PodProfile, PodProfiles
 from dovetail.schedule.queue import amounts, quota_check
 from dovetail.schedule.queue.accounts import Accounts
 from dovetail.schedule.queue.amounts import Amounts
 from dovetail.schedule.queue.charges import Allocations, Charges
+from dovetail.schedule.queue.overlay import Overlay
 from dovetail.schedule.queue.power_caps import PowerCaps
 from dovetail.schedule.queue.pricing import Pricing
 from dovetail.schedule.queue.pricing_cache import PricingCache
@@ -74,19 +77,24 @@ class Transaction:
         *,
         now: plan.Instant | None,
         jobs: Mapping[str, Job],
+        live_jobs: Sequence[Job],
+        settled: SettledJobs,
         accounts: Accounts,
         pricing: Pricing,
-        price_cache: PricingCache | None = None,
+        price_cache: PricingCache,
         among: Collection[str] | None = None,
     ) -> None:
         self.world = world
         self.policy = policy_
         self.now = now
         self.jobs = jobs
+        self.live_jobs = live_jobs  # all but the settled ones
+        self.settled = settled.snapshot()
         self.accounts = accounts
         self.pricing = pricing
         self._caps = PowerCaps(world)
         self.claim_lookup = ClaimLookup(world)
+        self.profiles = PodProfiles(world, is_kept=policy_.memo)
         self.search = NodeSearch(world, policy_, budget, among=among)
         self.steps = Steps(budget.steps)
         self.placements: dict[str, PodPlacement] = {}
@@ -96,22 +104,31 @@ class Transaction:
         self.kept_nodes: Mapping[str, str] = {}  # by pod, a node that is kept for it
         self.is_after_evictions = False
         self.refusals: dict[str, plan.Refusal] = {}
-        self._leaving = _leaving_pods(jobs)
+        self._leaving = _leaving_pods(live_jobs)
         self._leftover_claims: list[ObjectKey] | None = None
-        self._job_of = {pod_id: job for job in jobs.values() for pod_id in job.pods}
+        self._job_of = Overlay(self.settled.job_by_pod)
+        self._job_of.update((pod_id, job) for job in live_jobs for pod_id in job.pods)
+        self.woken: dict[str, Job] = {}  # settled jobs that this decision did something to
+        self.wake_job: Callable[[Job], None] = lambda job: None  # prepares such a job
         self._running: list[Job] | None = None
         self._undo = UndoLog()
         self.withdrawn: dict[str, Job] = {}  # jobs with a placement that was withdrawn
         self.charges = Charges(
-            world, accounts, pricing, price_cache=price_cache or PricingCache(), undo=self._undo
+            world,
+            accounts,
+            pricing,
+            price_cache=price_cache,
+            profiles=self.profiles,
+            undo=self._undo,
+            settled=self.settled,
         )
         self.unpriced = self.charges.unpriced  # pending pods whose selectors cost too much
-        self.charges.charge_running(jobs.values(), self.node_of)
+        self.charges.charge_running(live_jobs, self.node_of, settled)
 
     # Jobs and prices
 
     @property
-    def jobs_by_pod(self) -> Mapping[str, Job]:
+    def jobs_by_pod(self) -> Overlay[str, Job]:
         """The job of every pod that is part of the decision."""
         return self._job_of
 
@@ -208,19 +225,15 @@ class Transaction:
     def _leftovers(self) -> list[ObjectKey]:
         """Claims that still hold devices for ended pods. They are released soon; no pod is evicted for them."""
         if self._leftover_claims is None:
-            allocated = (
-                (key, claim)
-                for key, claim in self.world.claims.items()
-                if claim.status.allocation is not None
-            )
-            self._leftover_claims = [key for key, claim in allocated if self._is_leftover(claim)]
+            self._leftover_claims = [
+                key
+                for key in self.world.claims_off_node()
+                if self._is_leftover(self.world.claims[key])
+            ]
         return self._leftover_claims
 
     def _is_leftover(self, claim: claims.ResourceClaim) -> bool:
         users = claim.status.reserved_for
-        if users and users[0].uid in self.world.running():
-            return False  # the common case first
-
         if any(map(reservations.is_group, users)):
             return self._releases_group_claim(claim)
         if users:
@@ -252,24 +265,37 @@ class Transaction:
         if node := self.kept_nodes.get(pod_id):
             pod = _nominated(pod, node)
 
-        needs = self._needs(job, pod)
+        profile = self.profiles.of(pod_id, pod)
+        needs = self._needs(job, pod, profile)
         if not isinstance(needs, PodClaims):
             return refusal_summary.of_pod(pod, needs)
 
-        choice = self._affordable_node(job, pod, needs, within)
+        choice = self._affordable_node(job, pod, needs, within, profile)
         if isinstance(choice, plan.Refusal):
             return choice
 
+        if profile is not None:
+            self.pricing.know_request(pod_id, profile.request)
         self._give(pod_id, PodPlacement(job, pod, choice, needs, not self.is_after_evictions))
         # Volumes are provisioned only for a pod that is bound now.
         volumes = () if self.is_after_evictions else choice.volumes
-        self.world.assume(pod, choice.node, choice.allocations_to_assume(pod), volumes=volumes)
+        self.world.assume(
+            pod,
+            choice.node,
+            choice.allocations_to_assume(pod),
+            volumes=volumes,
+            request=profile.request if profile is not None else None,
+        )
         self.search.placed(choice)
         return None
 
-    def _needs(self, job: Job, pod: pods.Pod) -> PodClaims | tuple[Reason, ...]:
+    def _needs(
+        self, job: Job, pod: pods.Pod, profile: PodProfile | None
+    ) -> PodClaims | tuple[Reason, ...]:
         """The pod's claims, or why it cannot start; where the policy asks for it, claims belong to a queue, too."""
-        needs = preconditions.needs(pod, self.claim_lookup)
+        needs = (
+            profile.needs if profile is not None else preconditions.needs(pod, self.claim_lookup)
+        )
         if not isinstance(needs, PodClaims) or not self.policy.batch.claims_need_queue:
             return needs
 
@@ -282,15 +308,21 @@ class Transaction:
         return needs
 
     def _affordable_node(
-        self, job: Job, pod: pods.Pod, needs: PodClaims, within: Within
+        self,
+        job: Job,
+        pod: pods.Pod,
+        needs: PodClaims,
+        within: Within,
+        profile: PodProfile | None,
     ) -> NodePlacement | plan.Refusal:
         """The best node whose price neither the queue's bounds nor a power cap rule out.
 
         Prices depend on the node (another type of GPU, another rack), so the search goes on elsewhere. It ends: each
         node that is too dear removes itself, with all nodes on which the pod would cost the same.
         """
-        least_cost = self.price_of_pending(events.pod_id(pod))[0]
-        too_dear = self._caps.exhausted(least_cost)
+        too_dear: tuple[Reason, frozenset[str]] | None = None
+        if not self._caps.are_none:
+            too_dear = self._caps.exhausted(self.price_of_pending(events.pod_id(pod))[0])
         first_reason = too_dear[0] if too_dear is not None else None
         while True:
             if too_dear is not None:
@@ -299,7 +331,7 @@ class Transaction:
                 if not within:
                     return refusal_summary.of_pod(pod, (reason,))
 
-            choice = self._unpromised_node(job, pod, needs, within)
+            choice = self._unpromised_node(job, pod, needs, within, profile)
             if isinstance(choice, plan.Refusal):
                 if first_reason is None:
                     return choice
@@ -318,23 +350,29 @@ class Transaction:
         return set(within).difference(excluded)
 
     def _unpromised_node(
-        self, job: Job, pod: pods.Pod, needs: PodClaims, within: Within
+        self,
+        job: Job,
+        pod: pods.Pod,
+        needs: PodClaims,
+        within: Within,
+        profile: PodProfile | None,
     ) -> NodePlacement | plan.Refusal:
         """The best node where the pod takes nothing that is kept for another pod.
 
         A refusal counts, for each such pod or gang, the nodes that would do and are kept for it.
         """
-        kept_nodes: Counter[Reason] = Counter()
+        kept_nodes: Counter[Reason] | None = None  # few pods need it
         while True:
             worked_before = self.search.worked
-            choice = self.search.find(pod, needs, within=within)
+            choice = self.search.find(pod, needs, within=within, profile=profile)
             self.steps.spend(PLACE + self.search.worked - worked_before)
             if isinstance(choice, plan.Refusal):
-                return refusal_summary.with_reserved_nodes(choice, kept_nodes)
+                return refusal_summary.with_reserved_nodes(choice, kept_nodes or {})
 
             reason = self._kept_for_others(job, pod, choice, needs)
             if reason is None:
                 return choice
+            kept_nodes = kept_nodes if kept_nodes is not None else Counter()
             kept_nodes[reason] += 1
             within = self._all_but({choice.node}, within)
 
@@ -457,6 +495,9 @@ class Transaction:
 
     def mark(self, job: Job, pod_id: str, state: State, *, before: State) -> None:
         """Sets the state of a pod."""
+        if before is State.ACTIVE and job.prices is None:
+            self.woken[job.id] = job
+            self.wake_job(job)
         job.mark(pod_id, state)
         self._undo.note(lambda: job.mark(pod_id, before))
 
@@ -553,13 +594,8 @@ def unbound(pod: pods.Pod) -> pods.Pod:
     return msgspec.structs.replace(pod, spec=spec, status=status)
 
 
-def _leaving_pods(jobs: Mapping[str, Job]) -> list[str]:
-    return [
-        pod_id
-        for job in jobs.values()
-        for pod_id, state in job.state.items()
-        if state is State.LEAVING
-    ]
+def _leaving_pods(jobs: Iterable[Job]) -> list[str]:
+    return [pod_id for job in jobs for pod_id, state in job.state.items() if state is State.LEAVING]
 
 
 def _nominated(pod: pods.Pod, node: str) -> pods.Pod:

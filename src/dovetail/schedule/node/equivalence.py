@@ -50,6 +50,11 @@ def pod_key(pod: pods.Pod, needs: PodClaims, images: Collection[str] = ()) -> Ke
 
     Of its images those count that any node holds.
     """
+    return pod_keys(pod, needs, images)[1]
+
+
+def pod_keys(pod: pods.Pod, needs: PodClaims, images: Collection[str]) -> tuple[Key, Key]:
+    """The key without any image, then the key with those that any node holds; one object where it holds none."""
     spec = pod.spec
     near = (
         tuple(name for name in node_preferences.images_of(pod) if name in images) if images else ()
@@ -64,7 +69,9 @@ def pod_key(pod: pods.Pod, needs: PodClaims, images: Collection[str] = ()) -> Ke
     features = node_fit.needed_features(spec)
     choice = gpu_annotations.choice_of(pod)
     requirements = image_fit.requirements_of(pod)
-    return containers, _rarely_said(spec), claim_keys, near, features, choice, requirements
+    rest = (features, choice, requirements)
+    key = (containers, _rarely_said(spec), claim_keys, (), *rest)
+    return key, (*key[:3], near, *rest) if near else key
 
 
 def _wants(container: pods.Container) -> Key:

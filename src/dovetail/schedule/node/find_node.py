@@ -38,6 +38,7 @@ from dovetail.schedule.node.evaluate_node import (
 from dovetail.schedule.node.filters import relational
 from dovetail.schedule.node.node_cache import EachNode, NodeClasses, NodeClassesCache
 from dovetail.schedule.node.pod_claims import PodClaim, PodClaims, named_nodes
+from dovetail.schedule.node.pod_profiles import PodProfile
 from dovetail.world.events import ObjectKey, key_of, pod_id
 from dovetail.world.world import World
 
@@ -126,16 +127,22 @@ class NodeSearch:
         # Of pods whose claims have devices: good for this cycle only.
         self._passing: dict[equivalence.Key, NodeClasses] = {}
         self._last: tuple[NodePlacement, NodeClasses] | None = None  # the latest placement
+        self._recent: tuple[equivalence.Key, NodeClasses] | None = None  # by identity of the kind
 
     def find(
-        self, pod: pods.Pod, needs: PodClaims, *, within: Collection[str] | None = None
+        self,
+        pod: pods.Pod,
+        needs: PodClaims,
+        *,
+        within: Collection[str] | None = None,
+        profile: PodProfile | None = None,
     ) -> NodePlacement | plan.Refusal:
-        """The best node, of these if any are named, or why there is none."""
+        """The best node, of these if any are named, or why there is none. A known profile saves work."""
         id_of_pod = pod_id(pod)
         try:
             self._evaluator.effort = self.spending.effort(id_of_pod)
             try:
-                placement = self._filter_score_select(pod, needs, within)
+                placement = self._filter_score_select(pod, needs, within, profile)
             except TooExpensive as error:
                 self.spending.refuse(id_of_pod, str(error))
             except Unfinished:
@@ -146,24 +153,30 @@ class NodeSearch:
         return placement
 
     def _filter_score_select(
-        self, pod: pods.Pod, needs: PodClaims, within: Collection[str] | None
+        self,
+        pod: pods.Pod,
+        needs: PodClaims,
+        within: Collection[str] | None,
+        profile: PodProfile | None,
     ) -> NodePlacement | plan.Refusal:
         filters = relational.filters_of(
             pod, self._world
         )  # filters that depend on other pods and volumes
         if filters is not None and not isinstance(filters, relational.RelationalFilters):
             return refusal_summary.of_pod(pod, filters)
-        backing = self._backing(pod)
+        node_classes = self._recent_cohort(profile)
+        backing = node_classes.kind.backed if node_classes is not None else self._backing(pod)
         earlier_claims = extended_resources.existing_claims(self._world, pod) if backing else ()
         followed = _followed(earlier_claims)
         self._evaluator.begin()
 
-        node_classes: NodeClasses | None = None
         if not self._memo or needs.held or followed is not None:
+            node_classes = None
             kind = kind_of(pod, needs, backed=backing, followed=followed)
             selection = self._select_without_memory(kind, needs, filters, within)
         else:
-            node_classes = self._cohort(pod, needs, backing)
+            if node_classes is None:
+                node_classes = self._cohort(pod, needs, backing, profile)
             kind = node_classes.kind if not backing else node_classes.kind._replace(pod=pod)
             selection = self._select_from_cohort(node_classes, filters, within)
 
@@ -292,10 +305,34 @@ class NodeSearch:
     def _pod_key(self, pod: pods.Pod, needs: PodClaims) -> equivalence.Key:
         return equivalence.pod_key(pod, needs, self._world.images)
 
+    def _recent_cohort(self, profile: PodProfile | None) -> NodeClasses | None:
+        """The node classes of the pod before, if this one is of its kind."""
+        if profile is None or self._recent is None:
+            return None
+        kind, node_classes = self._recent
+        return node_classes if kind is profile.kind_with_images else None
+
     def _cohort(
-        self, pod: pods.Pod, needs: PodClaims, backing: extended_resources.Backing
+        self,
+        pod: pods.Pod,
+        needs: PodClaims,
+        backing: extended_resources.Backing,
+        profile: PodProfile | None,
     ) -> NodeClasses:
-        key = (self._pod_key(pod, needs), backing)
+        if profile is not None:
+            node_classes = self._cohort_of(profile.kind_with_images, pod, needs, backing)
+            self._recent = (profile.kind_with_images, node_classes)
+            return node_classes
+        return self._cohort_of(self._pod_key(pod, needs), pod, needs, backing)
+
+    def _cohort_of(
+        self,
+        pod_key: equivalence.Key,
+        pod: pods.Pod,
+        needs: PodClaims,
+        backing: extended_resources.Backing,
+    ) -> NodeClasses:
+        key = (pod_key, backing)
         node_classes = self._kept.classes_by_kind.get(key)
         if node_classes is None:
             node_classes = self._new_cohort(kind_of(pod, needs, backed=backing))

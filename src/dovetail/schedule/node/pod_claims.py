@@ -7,7 +7,7 @@ when none of them is on a node. Never allocates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from dovetail.kubetypes import node_selectors, unreadable
@@ -78,6 +78,20 @@ class ClaimLookup:
             else:
                 wanted_by_key.setdefault(key, answer)
         return tuple(reasons) if reasons else PodClaims(tuple(wanted_by_key.values()))
+
+    @property
+    def images(self) -> Collection[str]:
+        """The images that any node holds."""
+        return self._world.images
+
+    def are_untouched(self, needs: PodClaims) -> bool:
+        """Whether these claims are the objects of now, without devices, and no pod is about to use them."""
+        for pod_claim in needs.wanted:
+            if pod_claim.allocation is not None:
+                return False
+            if not self._world.is_untouched(pod_claim.key, pod_claim.claim):
+                return False
+        return True
 
     def is_reserved(self, claim: claims.ResourceClaim, pod: pods.Pod) -> bool:
         """Whether the claim lists the pod as a user, or the group it is used for."""

@@ -10,17 +10,19 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple
 
 from dovetail.cel.effort import UNBOUNDED, TooExpensive, Unfinished
 from dovetail.kubetypes.core import pods
 from dovetail.kubetypes.resource import claims
 from dovetail.model.reasons import Reason
 from dovetail.schedule.gang.jobs import PLACED, Job, State
+from dovetail.schedule.gang.settled_jobs import ClaimCharge, SettledJobs, Snapshot
 from dovetail.schedule.node.find_node import SELECTORS_LEFT, too_expensive
+from dovetail.schedule.node.pod_profiles import PodProfiles
 from dovetail.schedule.queue import amounts
 from dovetail.schedule.queue.accounts import Accounts
 from dovetail.schedule.queue.amounts import Amounts
+from dovetail.schedule.queue.overlay import Overlay
 from dovetail.schedule.queue.pricing import FREE, Price, Pricing
 from dovetail.schedule.queue.pricing_cache import PricingCache
 from dovetail.schedule.selector_budget import Spending
@@ -29,15 +31,6 @@ from dovetail.world.undo_log import UndoLog
 from dovetail.world.world import World
 
 Allocations = Mapping[ObjectKey, claims.AllocationResult]
-
-
-class _ClaimCharge(NamedTuple):
-    """A claim that is paid for: by which queue, and how many pods use it."""
-
-    users: int
-    queue: str
-    is_fixed: bool
-    cost: Amounts
 
 
 class Charges:
@@ -50,16 +43,21 @@ class Charges:
         pricing: Pricing,
         *,
         price_cache: PricingCache,
+        profiles: PodProfiles,
         undo: UndoLog,
+        settled: Snapshot,
     ) -> None:
         self._world = world
         self._accounts = accounts
         self._pricing = pricing
         self._price_cache = price_cache
+        self._profiles = profiles
         self._undo = undo
         self._price_cache.refresh(world, pricing)
-        self._pod_costs: dict[str, Amounts] = {}  # by pod, without its claims
-        self._claim_charges: dict[ObjectKey, _ClaimCharge] = {}
+        self._pod_costs = Overlay(settled.pod_costs)  # by pod, without its claims
+        self._claim_charges = Overlay(settled.claim_charges)
+        for queue, is_fixed, cost in settled.charges:
+            accounts.charge(queue, cost, is_fixed=is_fixed)
         self._pending_prices: dict[str, Price] = {}
         self.unpriced: dict[str, Reason] = {}  # pending pods whose selectors cost too much
 
@@ -76,8 +74,9 @@ class Charges:
         try:
             self._pricing.effort = spending.effort(pod_id)
             try:
+                profile = self._profiles.of(pod_id, pod)
                 return self._price_cache.waiting(
-                    pod_id, pod, world=self._world, pricing=self._pricing
+                    pod_id, pod, profile, world=self._world, pricing=self._pricing
                 )
             except TooExpensive as error:
                 spending.refuse(pod_id, str(error))
@@ -93,8 +92,10 @@ class Charges:
 
     # Pods on nodes
 
-    def charge_running(self, jobs: Iterable[Job], node_of: Callable[[str], str]) -> None:
-        """Charges every pod that has a node, as `charge` would.
+    def charge_running(
+        self, jobs: Iterable[Job], node_of: Callable[[str], str], settled: SettledJobs
+    ) -> None:
+        """Charges every pod that has a node, as `charge` would, and settles the jobs that later decisions may skip.
 
         Equal costs are one object in the bills, so they are counted first and charged once per queue.
         """
@@ -118,13 +119,16 @@ class Charges:
                     self.charge(job, pod_id, node_of(pod_id), {})
                     continue
 
-                self._pod_costs[pod_id] = price.room
                 costs[id(price.room)] = price.room
                 counts[job.queue, is_fixed, id(price.room)] += 1
-                for key, _, cost in price.claims:
-                    claim_charges[key] = _ClaimCharge(1, job.queue, is_fixed, cost)
+                for _, _, cost in price.claims:
                     costs[id(cost)] = cost
                     counts[job.queue, is_fixed, id(cost)] += 1
+                if settled.settle(job, pod_id, price):
+                    continue  # the tables below those of the decision have it
+                self._pod_costs[pod_id] = price.room
+                for key, _, cost in price.claims:
+                    claim_charges[key] = ClaimCharge(1, job.queue, is_fixed, cost)
 
         for (queue, is_fixed, cost_id), count in counts.items():
             total = {name: amount * count for name, amount in costs[cost_id].items()}
@@ -163,7 +167,7 @@ class Charges:
             allocation = allocations.get(key) or self._world.allocation(key)
             price = self._pricing.cost_of_claim(key, allocation) if allocation is not None else {}
             self._accounts.charge(job.queue, price, is_fixed=is_fixed)
-            self._claim_charges[key] = _ClaimCharge(1, job.queue, is_fixed, price)
+            self._claim_charges[key] = ClaimCharge(1, job.queue, is_fixed, price)
 
     def _remove(self, job: Job, pod_id: str, allocations: Allocations) -> None:
         cost = self._pod_costs.pop(pod_id)
@@ -191,7 +195,7 @@ class Charges:
         cost: Amounts = {}
         users: dict[ObjectKey, int] = {}
         for pod_id in pod_ids:
-            amounts.add(cost, self._pod_costs.get(pod_id, {}))
+            amounts.add(cost, self._pod_costs.get(pod_id) or {})
             for key in self._world.claims_used(job.pods[pod_id]):
                 users[key] = users.get(key, 0) + 1
 

@@ -112,6 +112,10 @@ class Pricing:
                 _add(least, most, self._of_spec(claim))
         return Price(least, most)
 
+    def know_request(self, pod_id: str, request: pod_requests.Resources) -> None:
+        """Says what a pending pod requests, which is not worked out again then."""
+        self._requests[pod_id] = request
+
     def _request(self, pod: pods.Pod) -> pod_requests.Resources:
         pod_id = events.pod_id(pod)
         request = self._requests.get(pod_id)

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from dovetail.kubetypes.core import pods
 from dovetail.kubetypes.resource import claims
+from dovetail.schedule.node import equivalence
+from dovetail.schedule.node.pod_profiles import PodProfile
 from dovetail.schedule.queue.amounts import Amounts
 from dovetail.schedule.queue.pricing import Price, Pricing
 from dovetail.world.events import ObjectKey
@@ -39,17 +41,32 @@ class PricingCache:
         self._price_cache: dict[str, PodPrice] = {}
         self._estimates: dict[str, Estimate] = {}
         self._equal: dict[tuple[tuple[str, int], ...], Amounts] = {}
-        self._basis: object = None
+        self.basis: object = None  # what all prices depend on besides pods and claims
+        self._capacity: Amounts | None = None
+        self._by_kind: dict[int, tuple[equivalence.Key, Price]] = {}  # by identity of the kind
+
+    def capacity(self, world: World, pricing: Pricing) -> Amounts:
+        """The capacity of the cluster, added up again where prices may have changed. Must not be modified."""
+        self.refresh(world, pricing)
+        if self._capacity is None:
+            self._capacity = pricing.capacity()
+        return self._capacity
 
     def refresh(self, world: World, pricing: Pricing) -> None:
         """Forgets all bills where prices may have changed, and those of deleted pods once they are many."""
         basis = (world.nodes_version, world.classes_version, world.slices_version, pricing.basis)
-        if self._basis != basis:
-            self._basis = basis
+        if self.basis != basis:
+            self.basis = basis
+            self._capacity = None
             self._price_cache.clear()
             self._estimates.clear()
             self._equal.clear()
-        elif len(self._price_cache) + len(self._estimates) > 2 * len(world.pods) + 64:
+            self._by_kind.clear()
+        elif (
+            len(self._price_cache) + len(self._estimates) + len(self._by_kind)
+            > 2 * len(world.pods) + 64
+        ):
+            self._by_kind.clear()
             running = world.running()
             self._price_cache = {
                 pod_id: price for pod_id, price in self._price_cache.items() if pod_id in running
@@ -75,8 +92,23 @@ class PricingCache:
             self._price_cache[pod_id] = price
         return price
 
-    def waiting(self, pod_id: str, pod: pods.Pod, *, world: World, pricing: Pricing) -> Price:
-        """The least and the most a pending pod may cost. Must not be modified."""
+    def waiting(
+        self,
+        pod_id: str,
+        pod: pods.Pod,
+        profile: PodProfile | None,
+        *,
+        world: World,
+        pricing: Pricing,
+    ) -> Price:
+        """The least and the most a pending pod may cost; the same for all pods of a kind. Must not be modified."""
+        if profile is not None:
+            known = self._by_kind.get(id(profile.kind))
+            if known is None:
+                # The key keeps the kind alive, so that no other object gets its id.
+                known = self._by_kind[id(profile.kind)] = (profile.kind, pricing.waiting(pod))
+            return known[1]
+
         estimate = self._estimates.get(pod_id)
         if estimate is not None and estimate.pod is pod:
             for key, claim in estimate.claims:

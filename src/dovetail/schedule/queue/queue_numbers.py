@@ -23,15 +23,23 @@ NONE: Final[Mapping[str, int]] = {}
 
 
 def numbers(
-    accounts: Accounts, jobs: Iterable[Job] = (), *, unseen: Mapping[str, int] = NONE
+    accounts: Accounts,
+    jobs: Iterable[Job] = (),
+    *,
+    unseen: Mapping[str, int] = NONE,
+    settled: Mapping[str, int] = NONE,
 ) -> dict[str, QueueStatus]:
-    """By queue; gangs count in their own queue and in all its ancestors. `unseen` jobs wait besides these, by queue."""
+    """By queue; gangs count in their own queue and in all its ancestors.
+
+    Besides these jobs, by queue, `unseen` ones wait and `settled` ones run.
+    """
     counts = Counter(
         (job.queue, job.is_running) for job in jobs if job.is_running or job.has_waiting
     )
     counts.update(
         {(queue, False): count for queue, count in unseen.items() if queue in accounts.by_name}
     )
+    counts.update({(queue, True): count for queue, count in settled.items()})
     running: Counter[str] = Counter()
     pending: Counter[str] = Counter()
     for (queue, is_running), count in counts.items():

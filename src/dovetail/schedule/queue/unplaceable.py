@@ -28,6 +28,7 @@ from dovetail.schedule.node import (
 )
 from dovetail.schedule.node.filters import ownership
 from dovetail.schedule.node.pod_claims import ClaimLookup, PodClaims
+from dovetail.schedule.node.pod_profiles import PodProfiles
 from dovetail.schedule.queue import amounts
 from dovetail.world.views.node_view import NodeView
 from dovetail.world.world import World
@@ -72,11 +73,16 @@ class Unplaceable:
     """The answers of one decision."""
 
     def __init__(
-        self, world: World, policy_: policy.Policy, spending_: selector_budget.Spending
+        self,
+        world: World,
+        policy_: policy.Policy,
+        spending_: selector_budget.Spending,
+        profiles: PodProfiles,
     ) -> None:
         self._world = world
         self._spending = spending_
         self._policy = policy_
+        self._profiles = profiles
         self._claim_lookup = ClaimLookup(world)
         self._behind = extended_resources.classes_by_resource(world.classes)
         self._kept = (
@@ -136,6 +142,10 @@ class Unplaceable:
 
     def _kind(self, pod_id: str, pod: pods.Pod) -> equivalence.Key | None:
         """Equal for pods that fit the same nodes; None where that is not known yet."""
+        profile = self._profiles.of(pod_id, pod)
+        if profile is not None:
+            return profile.kind
+
         pod_claims = [self._world.claims.get(key) for key in self._world.claims_used(pod)]
         uids = tuple(claim.metadata.uid if claim is not None else "" for claim in pod_claims)
         entry = self._kept.seen.get(pod_id)
