@@ -95,7 +95,7 @@ def test_a_missing_validator_a_silent_node_and_a_reboot_each_have_their_reason_a
         story.wait_reason("d", "NotReady")
         story.wait(lambda: story.boot_id("d") not in ("", before), "d to be back")
         story.wait_reason("b", "no validator pod")
-        assert story.phases()["a"] == "Done"
+        story.wait(lambda: story.phases()["a"] == "Done", "a to be done beside them")
 
         player.down, player.broken = set(), {}
         story.scene.label("b", {VALIDATOR: "true"})
