@@ -16,7 +16,7 @@ import yaml
 
 from dovetail import errors
 from dovetail.files import bounded_files, configuration_file
-from dovetail.install import chart_functions, chart_templates, chart_values
+from dovetail.install import chart_functions, chart_templates, chart_values, value_problems
 from dovetail.kubetypes import names, untyped
 from dovetail.manifest import yaml_text
 
@@ -99,9 +99,9 @@ def values_of(files: Sequence[str | Path] = (), *, settings: Sequence[str] = ())
         values = chart_functions.merged_over(values, _setting_tree(setting))
 
     # Each check relies on the one before it.
-    misfits = chart_values.misfits(values) or _null_misfits(values)
+    misfits = value_problems.misfits(values) or _null_misfits(values)
     if not misfits:
-        misfits = list(chart_values.problems(_converted(values)))
+        misfits = list(value_problems.problems(_converted(values)))
     if misfits:
         lines = [f"values: {misfit.path}: {misfit.message}" for misfit in misfits]
         raise errors.InputError("\n".join(lines))
