@@ -110,7 +110,7 @@ async def measured(nodes: int, pods: int, folder: Path) -> dict[str, Tree]:
     return {
         "lists": by_lists,
         "watches": by_watches,
-        f"{DRAINING} nodes that leave a phase, read anew": confirmed,
+        f"{DRAINING} nodes that leave a phase, read again": confirmed,
     }
 
 

@@ -99,7 +99,7 @@ def test_a_missing_validator_a_node_that_is_not_ready_and_a_reboot_each_have_the
         [failed] = scene.drive("a", to=NEW, until=has_failed)
         assert isinstance(failed, ApplyFailed)
         assert (
-            f"no validator pod, and the operator waits for one for ever: its label {VALIDATOR_LABEL}"
+            f"no validator pod, and the operator waits for one forever: its label {VALIDATOR_LABEL}"
             in failed.reason
         )
         assert scene.state("a") == "validation-required"

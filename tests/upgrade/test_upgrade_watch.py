@@ -1,4 +1,4 @@
-"""What upgrades read by watches: little while none is under way, the same as a list while one is, one node anew."""
+"""What upgrades read by watches: little while none is under way, the same as a list while one is, one node again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Asking(transport.Transport):
             yield line
 
 
-def told(folder: Path, story: Story) -> None:
+def report_of(folder: Path, story: Story) -> None:
     rig = SimulatedUpgrade(nodes=2)
     rig.run_pod("lone", "gpu-0")
 
@@ -81,7 +81,7 @@ def test_while_an_upgrade_is_under_way_it_reads_what_a_list_would_say(tmp_path: 
         assert trees(reading.objects) == trees(listed.objects)
         assert reading.has_rules
 
-    told(tmp_path, story)
+    report_of(tmp_path, story)
 
 
 def test_while_none_is_under_way_only_upgrades_are_watched(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_while_none_is_under_way_only_upgrades_are_watched(tmp_path: Path) -> No
         resources = {path.rpartition("/")[2] for path in over.asked}
         assert resources == {"v1alpha1", "stackupgrades"}, "and its group was looked for"
 
-    told(tmp_path, story)
+    report_of(tmp_path, story)
 
 
 def test_the_other_watches_end_with_the_upgrade(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_the_other_watches_end_with_the_upgrade(tmp_path: Path) -> None:
             await asyncio.sleep(0)
         assert len(watches()) == 1
 
-    told(tmp_path, story)
+    report_of(tmp_path, story)
 
 
 def test_a_node_that_is_read_anew_has_the_pods_it_has_now(tmp_path: Path) -> None:
@@ -124,4 +124,4 @@ def test_a_node_that_is_read_anew_has_the_pods_it_has_now(tmp_path: Path) -> Non
         assert pods == ["late-0"], "and of other nodes nothing was asked"
         assert confirmed.objects.count("Node") == 2
 
-    told(tmp_path, story)
+    report_of(tmp_path, story)

@@ -2,7 +2,7 @@
 
 Given an API, a reader and a clock. Keeps nothing that the next process would need. A write that fails ends the pass for
 its upgrade; the next pass reads again. What is read may be a moment old: an upgrade is left alone until its own last
-write is seen, and before a node leaves a phase in which it must be empty or valid, what that rests on is read anew.
+write is seen, and before a node leaves a phase in which it must be empty or valid, what that rests on is read again.
 Durations are measured by a steady clock that begins where the status ends, so that a clock that is set does not make
 nodes fail. Never decides what comes next.
 """
@@ -68,7 +68,7 @@ class Decision(NamedTuple):
 
 
 Read = Callable[[], Awaitable[Reading]]
-Confirm = Callable[[Reading, Collection[str]], Awaitable[Reading]]  # with these nodes read anew
+Confirm = Callable[[Reading, Collection[str]], Awaitable[Reading]]  # with these nodes read again
 Observe = Callable[[Sequence[StackUpgrade]], None]
 Judge = Callable[[object_set.ObjectSet], Judges]
 

@@ -15,7 +15,7 @@ class WaitForCompletion(
     """Pods whose end the upgrade controller awaits."""
 
     pod_selector: str = ""
-    timeout_seconds: int = 0  # 0: for ever
+    timeout_seconds: int = 0  # 0: forever
 
 
 class UpgradePolicy(

@@ -18,7 +18,7 @@ from dovetail.upgrade.adapters.operator_labels import State
 from dovetail.upgrade.adapters.operator_levers import Lever
 
 VALIDATION_SECONDS: Final = 600  # of k8s-operator-libs
-_MISSING_VALIDATOR_SECONDS: Final = VALIDATION_SECONDS  # ours: the library waits for ever
+_MISSING_VALIDATOR_SECONDS: Final = VALIDATION_SECONDS  # ours: the library waits forever
 
 _WAITS: Final = {
     State.CORDON: "the operator to cordon the node",
@@ -91,7 +91,7 @@ def unvalidated(facts: NodeFacts) -> Outcome | None:
         else f"none came in {facts.applying_seconds} s"
     )
     return ApplyFailed(
-        reason=f"node {facts.name} has no validator pod, and the operator waits for one for ever: {why}",
+        reason=f"node {facts.name} has no validator pod, and the operator waits for one forever: {why}",
         next_step=f"kubectl label node {facts.name} --overwrite {operator_labels.DEPLOY_VALIDATOR}=true",
         may_recover=True,
     )
@@ -154,7 +154,7 @@ def _failed(facts: NodeFacts, target: str, driver: StackPod | None) -> Outcome:
 
 
 def _retried(facts: NodeFacts, target: str) -> Working:
-    """The old driver's pod never becomes the new one, so the library would stay in upgrade-failed for ever."""
+    """The old driver's pod never becomes the new one, so the library would stay in upgrade-failed forever."""
     patch = NodePatch(
         node=facts.name,
         labels={operator_labels.STATE: State.REQUIRED.value},

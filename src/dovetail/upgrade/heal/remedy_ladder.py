@@ -132,7 +132,7 @@ def next_rung(rung: Rung) -> Rung:
 def escalated(base: Rung, earlier: Sequence[Rung], *, tries: int) -> Rung:
     """The remedy after those tried within the window: never below them, one rung up after `tries` of it.
 
-    Restarting an application never leads to a reset: an application can repeat its own error for ever.
+    Restarting an application never leads to a reset: an application can repeat its own error forever.
     """
     if base is Rung.RESTART_APP:
         return base
