@@ -731,6 +731,23 @@ stays_quiet(
     *("30m", "58m"),
 )
 stays_quiet("StackUpgradeStuck", gauge(PHASE_SECONDS, "0+60x90", **REPLICA, **SLOW), "80m")
+HEAL_NODES = "dovetail_heal_nodes"
+fires(
+    "GpuHealingWaits",
+    gauge(HEAL_NODES, "0x5 2x30 0x10", **REPLICA, state="stuck"),
+    *("18m", "25m", "40m"),
+    state="stuck",
+)
+# Remedies under way wait for no person.
+stays_quiet("GpuHealingWaits", gauge(HEAL_NODES, "3x60", **REPLICA, state="draining"), "50m")
+BREAKER = "dovetail_heal_breaker_open"
+fires(
+    "GpuHealingBreakerOpen",
+    gauge(BREAKER, "0x5 1x20 0x10", **REPLICA, pool="h100"),
+    *("12m", "20m", "30m"),
+    pool="h100",
+)
+stays_quiet("GpuHealingBreakerOpen", gauge(BREAKER, "0x60", **REPLICA, pool="h100"), "50m")
 UNDER_WAY = selector(CONDITION, **REPLICA, **ROLL, condition="Progressing")
 fires(
     "DovetailLifecycleAbsent",

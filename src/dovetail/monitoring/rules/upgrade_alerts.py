@@ -1,4 +1,4 @@
-"""Alerts about upgrades of the GPU stack: stopped, failed nodes, nodes that do not get on, no process to do it."""
+"""Alerts about upgrades and healing of the GPU stack: what stopped, failed, or waits for a person."""
 
 from __future__ import annotations
 
@@ -60,6 +60,28 @@ GROUP: Final = Group(
             description=(
                 "No replica of `dovetail lifecycle` has led for 10 minutes. Nodes that are fenced stay fenced, and"
                 " gangs that were half evicted wait."
+            ),
+        ),
+        Alert(
+            name="GpuHealingWaits",
+            expr='max by (state) (dovetail_heal_nodes{state=~"stuck|refused"}) > 0',
+            hold="15m",
+            severity=Severity.WARNING,
+            summary="{{ $value }} nodes with faulty GPUs wait for a person: {{ $labels.state }}.",
+            description=(
+                "The healer does no more there: a rule forbids the remedy that is due (refused), or the node"
+                " refused it (stuck)."
+            ),
+        ),
+        Alert(
+            name="GpuHealingBreakerOpen",
+            expr="max by (pool) (dovetail_heal_breaker_open) == 1",
+            hold="10m",
+            severity=Severity.WARNING,
+            summary="Healing of pool {{ $labels.pool }} is held back: too many of its nodes are faulty.",
+            description=(
+                "So many nodes of the pool have new faults, or are being healed, that a common cause is likely."
+                " No remedy begins there until fewer are."
             ),
         ),
     ),
