@@ -109,7 +109,7 @@ class InstructionWriter:
             kept = [taint for taint in node.spec.taints if taint.key != read_facts.FENCE]
             await self._patch_node(node, annotations, taints=[*kept, ours])
             return
-        if node_annotations.CORDON not in node.metadata.annotations:
+        if node.metadata.annotations.get(node_annotations.CORDON) != self._name:
             annotations[node_annotations.WAS_CORDONED] = "true" if node.spec.unschedulable else None
         annotations[node_annotations.CORDON] = self._name
         await self._patch_node(node, annotations, is_cordoned=True)
