@@ -76,7 +76,7 @@ LEFT_OUT = """
     spec.gang promise.cause env.name env.value
     driver.version toolkit.version devicePlugin.version migManager.version draDriver.version spec.version mig.strategy
     spec.driverType spec.kernelModuleType status.state containers.args initContainers.args
-    waitForCompletion.podSelector
+    waitForCompletion.podSelector config.name
 """
 
 
