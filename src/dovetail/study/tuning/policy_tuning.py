@@ -3,6 +3,7 @@
 Given a study, weights of what matters, a number of trials and a seed; the same ones always give the same answer. The
 default runs beside everything. What the search chose beats the default only if it is better by 1 % at least on the
 held-out part, and better on each of its shaken copies. Never chooses by the held-out part, never writes a policy.
+A change without which the search part goes as well is taken back first.
 """
 
 from __future__ import annotations
@@ -118,26 +119,28 @@ def tune(
     """Searches, then judges."""
     parts = held_out_jobs.divided(given.jobs, holdout=request.holdout)
     judged = 2 * (1 + SHAKES) * len(parts.held_out)
-    runs = _Runs(given, request.trials * len(parts.searched) + judged, progress)
     settings = policy_settings.searched(has_promises=given.study.promises is None)
+    searched = (request.trials + len(settings)) * len(parts.searched)
+    runs = _Runs(given, searched + judged, progress)
     usual = policy_settings.default(settings)
     # A dict keeps the order: the default is trial 0.
     tried: dict[tuple[policy_settings.Value, ...], tuning_objective.Outcome] = {}
 
-    def value(point: point_search.Point) -> float:
-        chosen = policy_settings.values(settings, point)
+    def value(chosen: policy_settings.Settings) -> float:
         key = tuple(chosen.values())
         if key in tried:
             runs.skip(parts.searched)
         else:
             tried[key] = runs.run(parts.searched, chosen, seed=request.seed)
-        return tuning_objective.score(
-            tried[key], tried[tuple(usual.values())], request.objective
-        )  # fmt: skip
+        return tuning_objective.score(tried[key], tried[tuple(usual.values())], request.objective)
 
-    begin = policy_settings.point(settings, usual)
-    place = point_search.search(value, begin, trials=request.trials, seed=request.seed)
-    best = policy_settings.values(settings, place)
+    place = point_search.search(
+        lambda point: value(policy_settings.values(settings, point)),
+        policy_settings.point(settings, usual),
+        trials=request.trials,
+        seed=request.seed,
+    )
+    best = _simplified(policy_settings.values(settings, place), usual, value)
     changes = policy_settings.changed(best)
     default_outcome, best_outcome = tried[tuple(usual.values())], tried[tuple(best.values())]
     held_out_default = runs.run(parts.held_out, usual, seed=request.seed)
@@ -167,6 +170,21 @@ def tune(
         verdict=_verdict(beats, changes, held_out_score, shakes),
         trials=_trials(settings, tried, request.objective),
     )
+
+
+def _simplified(
+    best: policy_settings.Settings,
+    usual: policy_settings.Settings,
+    value: Callable[[policy_settings.Settings], float],
+) -> policy_settings.Settings:
+    """The same without the changes that bring nothing on the searched part."""
+    lowest = value(best)
+    for path in policy_settings.changed(best):
+        without = {**best, path: usual[path]}
+        reached = value(without)
+        if reached <= lowest:
+            best, lowest = without, reached
+    return best
 
 
 def _shakes(
