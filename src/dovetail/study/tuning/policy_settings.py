@@ -2,7 +2,7 @@
 
 Given coordinates, returns values by the path they have in the scheduler's configuration; given values, a policy or a
 configuration to write. Left out is what promises something to users (`queues.preemptibleBelow`) and what no job of a
-study touches, such as images, shares of GPUs and preferences. Never runs anything.
+study touches: past usage, checkpoints by annotation, images, shares of GPUs, preferences. Never runs anything.
 """
 
 from __future__ import annotations
@@ -32,10 +32,7 @@ SETTINGS: Final = (
     Setting(PROMISES, (0, 1, 2, 4, 8, 16)),
     Setting("queues.consolidationVictims", (0, 2, 4, 8, 16, 32, 64)),
     Setting("queues.reclaimMayMove", (False, True)),
-    Setting("queues.usageWeight", (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)),
-    Setting("queues.usageHalfLifeSeconds", (3600, 6 * 3600, DAY, 3 * DAY, 7 * DAY, 28 * DAY)),
     Setting("queues.ageSaturationSeconds", (60, 600, 3600, 6 * 3600, DAY, 7 * DAY)),
-    Setting("queues.lostWorkCapSeconds", (0, 3600, 6 * 3600, DAY, 7 * DAY)),
     Setting("decide.placement", (policy.Placement.TIGHT_FIT.value, policy.Placement.EXPECTED_LOSS.value)),
     Setting("decide.weights.tightFitPerGpu", (0, 3, 10, 30, 100, 300)),
     Setting("decide.weights.unusable", (0, 300, 1000, 3000, 10_000)),

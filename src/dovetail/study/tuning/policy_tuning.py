@@ -140,7 +140,7 @@ def tune(
         trials=request.trials,
         seed=request.seed,
     )
-    best = _simplified(policy_settings.values(settings, place), usual, value)
+    best = simplified(policy_settings.values(settings, place), usual, value)
     changes = policy_settings.changed(best)
     default_outcome, best_outcome = tried[tuple(usual.values())], tried[tuple(best.values())]
     held_out_default = runs.run(parts.held_out, usual, seed=request.seed)
@@ -150,7 +150,7 @@ def tune(
         held_out = runs.run(parts.held_out, best, seed=request.seed)
         shakes = _shakes(runs, parts.held_out, usual, best, request)
     held_out_score = tuning_objective.score(held_out, held_out_default, request.objective)
-    beats = bool(changes) and _beats(held_out_score, shakes)
+    is_better = bool(changes) and beats(held_out_score, shakes)
     return Tuning(
         study=given.name,
         seed=request.seed,
@@ -166,13 +166,13 @@ def tune(
         held_out=held_out,
         held_out_default=held_out_default,
         shakes=shakes,
-        beats_default=beats,
-        verdict=_verdict(beats, changes, held_out_score, shakes),
+        beats_default=is_better,
+        verdict=_verdict(is_better, changes, held_out_score, shakes),
         trials=_trials(settings, tried, request.objective),
     )
 
 
-def _simplified(
+def simplified(
     best: policy_settings.Settings,
     usual: policy_settings.Settings,
     value: Callable[[policy_settings.Settings], float],
@@ -212,13 +212,14 @@ def _shakes(
     return shakes
 
 
-def _beats(held_out_score: float, shakes: Sequence[Shake]) -> bool:
+def beats(held_out_score: float, shakes: Sequence[Shake]) -> bool:
+    """Whether the chosen settings are better by enough, and not by luck."""
     is_better_everywhere = all(each.score is not None and each.score < 1 for each in shakes)
     return held_out_score <= 1 - LEAST_GAIN and is_better_everywhere
 
 
 def _verdict(
-    beats: bool,
+    is_better: bool,
     changes: policy_settings.Settings,
     held_out_score: float,
     shakes: Sequence[Shake],
@@ -227,7 +228,7 @@ def _verdict(
         return "nothing beat the default on the part that was searched"
     better = sum(each.score is not None and each.score < 1 for each in shakes)
     by_copies = f"better on {better} of {len(shakes)} shaken copies of it"
-    if beats:
+    if is_better:
         gain = 100 * (1 - held_out_score)
         return f"beats the default on the held-out part by {gain:.1f} %, {by_copies}"
     reached = "jobs stay behind" if math.isinf(held_out_score) else f"{held_out_score:.3f} of it"

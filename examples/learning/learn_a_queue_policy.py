@@ -64,9 +64,12 @@ def by_rule(name: str, days: float, load: float, seed: int) -> float:
 parser = argparse.ArgumentParser()
 parser.add_argument("--generations", type=int, default=12)
 parser.add_argument("--days", type=float, default=1.0)
-parser.add_argument("--load", type=float, default=1.2)
+parser.add_argument("--load", type=float, default=0.9)
+parser.add_argument("--choices", type=int, default=32)
 given = parser.parse_args()
-environment = QueueEnvironment.drawn(GPUS_BY_NODE, days=given.days, load=given.load)
+environment = QueueEnvironment.drawn(
+    GPUS_BY_NODE, days=given.days, load=given.load, choices=given.choices
+)
 weights = learned(environment, range(1, 5), given.generations)
 print("weights:", ", ".join(f"{weight:.2f}" for weight in weights))
 unseen = range(101, 111)
