@@ -7,6 +7,7 @@ import random
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
@@ -214,7 +215,7 @@ def rows(count: int, *, seed: int = 5) -> str:
     return JOBS + "".join(lines)
 
 
-def call(tmp_path: Path, *arguments: str, count: int = 36) -> Result:
+def call(tmp_path: Path, *arguments: str, count: int = 28) -> Result:
     pool = "{name: node, count: 2, gpu: H100-SXM5-80GB, gpusPerNode: 4}"
     (tmp_path / "fleet.yaml").write_text(f"name: f\npools: [{pool}]\n")
     queues = "queues: [{name: a, quota: 4}, {name: b, quota: 4}]\npromises: 0\n"
@@ -233,7 +234,7 @@ def test_the_same_seed_gives_the_same_bytes_and_the_default_is_trial_0(tmp_path:
     tuning = json.loads(first)
     assert tuning["trials"][0]["changes"] == {}
     assert tuning["trials"][0]["score"] == 1
-    assert tuning["searched_jobs"] + tuning["held_out_jobs"] == 36
+    assert tuning["searched_jobs"] + tuning["held_out_jobs"] == 28
     assert tuning["searched_score"] <= 1
     assert any(trial["is_on_front"] for trial in tuning["trials"])
     assert "queues.promises" not in str(tuning["trials"])  # the study fixes them
@@ -250,7 +251,7 @@ def test_the_table_ends_with_the_verdict_and_the_page_draws_every_trial(tmp_path
     tree = ElementTree.fromstring(page[page.index("<main>") : page.index("</main>") + 7])
     pictures = tree.findall(".//{http://www.w3.org/2000/svg}svg")
     spots = [len(each.findall("{http://www.w3.org/2000/svg}circle")) for each in pictures]
-    tried = len(json.loads(call(tmp_path, "-o", "json").stdout)["trials"])
+    tried = int(result.stdout.splitlines()[1].split()[0])
     assert spots == [tried, tried]
     assert not any(word in page for word in ("<script", "src=", "href=", "url(", "@import"))
 
@@ -260,7 +261,7 @@ def test_too_few_jobs_to_hold_some_out_are_refused(tmp_path: Path) -> None:
         call(tmp_path, count=8)
 
 
-def study(*, count: int = 36) -> study_runs.StudyInput:
+def study(*, count: int = 28) -> study_runs.StudyInput:
     pool = fleet_spec.Pool(name="n", count=2, gpu="H100-SXM5-80GB", gpus_per_node=4)
     queues = tuple(study_file.StudyQueue(name=name, quota=4) for name in "ab")
     return study_runs.StudyInput(
@@ -282,6 +283,23 @@ def test_progress_never_falls_and_ends_with_all() -> None:
     assert ended == sorted(ended)
     assert ended[-1] <= shown[-1][1]
     assert "&lt;b&gt;&amp;" in tuning_page.page(tuning)
+
+
+def test_what_beats_the_default_is_written_as_a_configuration_of_the_scheduler(
+    tmp_path: Path,
+) -> None:
+    tuning = policy_tuning.tune(study(), policy_tuning.Request({"waiting": 1.0}, 2, 0.3, 1))
+    changes: policy_settings.Settings = {
+        "queues.consolidationVictims": 64,
+        "decide.weights.tightFitPerGpu": 300,
+    }
+    better = msgspec.structs.replace(tuning, beats_default=True, changes=changes)
+    file = tmp_path / "policy.yaml"
+    tune_command.write_policy(str(file), better)
+    read = configuration_file.load(file)
+    assert read.queues.consolidation_victims == 64
+    assert read.decide.weights.tight_fit_per_gpu == 300
+    assert len(file.read_text().splitlines()) == 7  # nothing but what differs
 
 
 def test_only_what_is_better_everywhere_beats_the_default() -> None:

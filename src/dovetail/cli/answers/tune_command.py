@@ -93,10 +93,11 @@ def command(
 
         _write(page_file, tuning_page.page(result))
     if policy_file is not None:
-        _write_policy(policy_file, result)
+        write_policy(policy_file, result)
 
 
-def _write_policy(file: str, result: policy_tuning.Tuning) -> None:
+def write_policy(file: str, result: policy_tuning.Tuning) -> None:
+    """Writes what the scheduler needs, if it beats the default."""
     from dovetail.study.tuning import policy_settings
 
     if not result.beats_default:
