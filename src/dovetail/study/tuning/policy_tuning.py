@@ -231,8 +231,11 @@ def _verdict(
     if is_better:
         gain = 100 * (1 - held_out_score)
         return f"beats the default on the held-out part by {gain:.1f} %, {by_copies}"
-    reached = "jobs stay behind" if math.isinf(held_out_score) else f"{held_out_score:.3f} of it"
-    return f"nothing beat the default on the held-out part: the best found reaches {reached}, {by_copies}"
+    reached = "leaves jobs behind" if math.isinf(held_out_score) else f"scores {held_out_score:.3f}"
+    return (
+        "nothing beat the default on the held-out part: "
+        f"the best on the searched part {reached} there and is {by_copies}"
+    )
 
 
 def _trials(
