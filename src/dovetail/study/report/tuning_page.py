@@ -17,7 +17,7 @@ _STYLE: Final = """
 .dot.front, i.front { fill: light-dark(#2f6fb3, #6aa9ea); background: light-dark(#2f6fb3, #6aa9ea); }
 .dot.usual, i.usual { fill: light-dark(#b3541e, #f0965c); background: light-dark(#b3541e, #f0965c); }
 .dot.chosen, i.chosen { fill: light-dark(#0d7a3f, #4ade8a); background: light-dark(#0d7a3f, #4ade8a); }
-.legend { position: static; } td:nth-child(2) { text-align: left; white-space: normal; }
+.legend { position: static; } td:first-child { white-space: normal; }
 """
 _KINDS: Final = {
     "other": "tried",
@@ -116,37 +116,36 @@ def _judgement(tuning: policy_tuning.Tuning) -> str:
         ("default, held out", 1.0, tuning.held_out_default),
         ("chosen, held out", tuning.held_out_score, tuning.held_out),
     ]
-    cells = [[name, "", _score(score), *_figures(outcome)] for name, score, outcome in rows]
+    cells = [[name, _score(score), *_figures(outcome)] for name, score, outcome in rows]
     cells += [
         [
             f"shaken copy, seed {shake.seed}",
-            "",
             _score(shake.score),
             f"{chart_scales.duration(shake.waiting_mean_s)} "
             f"(default {chart_scales.duration(shake.default_waiting_mean_s)})",
         ]
         for shake in tuning.shakes
     ]
-    return _table("policy", cells)
+    return _table(("policy",), cells)
 
 
 def _trials(tuning: policy_tuning.Tuning) -> str:
     ranked = sorted(tuning.trials, key=lambda trial: (trial.score is None, trial.score or 0.0))
     cells = [
         [
-            str(trial.number),
             policy_settings.said(trial.changes),
+            str(trial.number),
             _score(trial.score),
             *_figures(trial.outcome),
         ]
         for trial in ranked[:_MOST_ROWS]
     ]
-    return _table("trial", cells)
+    return _table(("settings", "trial"), cells)
 
 
-def _table(first: str, rows: Sequence[Sequence[str]]) -> str:
-    heads = (first, "settings", "score", "waiting", "1 GPU waits", "below quota GPU-h", "used %",
-             "GPU-h lost", "evictions", "never started")  # fmt: skip
+def _table(first: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    heads = (*first, "score", "waiting", "1 GPU waits", "below quota GPU-h", "used %", "GPU-h lost",
+             "evictions", "never started")  # fmt: skip
     head = "".join(f"<th>{cell}</th>" for cell in heads)
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>\n"
