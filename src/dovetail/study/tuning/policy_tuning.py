@@ -22,6 +22,8 @@ SHAKES: Final = 5  # better on the held-out part and on 5 copies of it by luck a
 LEAST_GAIN: Final = 0.01
 
 Progress = Callable[[int, int], None]  # jobs that ended, of all in all runs
+Key = tuple[policy_settings.Value, ...]
+Tried = dict[Key, tuning_objective.Outcome]  # by the values of all settings, in the order of trials
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,26 +125,9 @@ def tune(
     searched = (request.trials + len(settings)) * len(parts.searched)
     runs = _Runs(given, searched + judged, progress)
     usual = policy_settings.default(settings)
-    # A dict keeps the order: the default is trial 0.
-    tried: dict[tuple[policy_settings.Value, ...], tuning_objective.Outcome] = {}
-
-    def value(chosen: policy_settings.Settings) -> float:
-        key = tuple(chosen.values())
-        if key in tried:
-            runs.skip(parts.searched)
-        else:
-            tried[key] = runs.run(parts.searched, chosen, seed=request.seed)
-        return tuning_objective.score(tried[key], tried[tuple(usual.values())], request.objective)
-
-    place = point_search.search(
-        lambda point: value(policy_settings.values(settings, point)),
-        policy_settings.point(settings, usual),
-        trials=request.trials,
-        seed=request.seed,
-    )
-    best = simplified(policy_settings.values(settings, place), usual, value)
+    best, tried = _searched(runs, parts.searched, settings, request)
     changes = policy_settings.changed(best)
-    default_outcome, best_outcome = tried[tuple(usual.values())], tried[tuple(best.values())]
+    default_outcome, best_outcome = tried[_key(usual)], tried[_key(best)]
     held_out_default = runs.run(parts.held_out, usual, seed=request.seed)
     held_out = held_out_default
     shakes: list[Shake] = []
@@ -170,6 +155,36 @@ def tune(
         verdict=_verdict(is_better, changes, held_out_score, shakes),
         trials=_trials(settings, tried, request.objective),
     )
+
+
+def _searched(
+    runs: _Runs,
+    jobs: held_out_jobs.Jobs,
+    settings: Sequence[policy_settings.Setting],
+    request: Request,
+) -> tuple[policy_settings.Settings, Tried]:
+    """The best settings, and all that were tried, the default first."""
+    usual = policy_settings.default(settings)
+    tried: Tried = {}
+
+    def value(chosen: policy_settings.Settings) -> float:
+        if _key(chosen) in tried:
+            runs.skip(jobs)
+        else:
+            tried[_key(chosen)] = runs.run(jobs, chosen, seed=request.seed)
+        return tuning_objective.score(tried[_key(chosen)], tried[_key(usual)], request.objective)
+
+    place = point_search.search(
+        lambda point: value(policy_settings.values(settings, point)),
+        policy_settings.point(settings, usual),
+        trials=request.trials,
+        seed=request.seed,
+    )
+    return simplified(policy_settings.values(settings, place), usual, value), tried
+
+
+def _key(chosen: policy_settings.Settings) -> Key:
+    return tuple(chosen.values())
 
 
 def simplified(
@@ -240,7 +255,7 @@ def _verdict(
 
 def _trials(
     settings: Sequence[policy_settings.Setting],
-    tried: Mapping[tuple[policy_settings.Value, ...], tuning_objective.Outcome],
+    tried: Tried,
     objective: Mapping[str, float],
 ) -> list[Trial]:
     outcomes = list(tried.values())
