@@ -78,6 +78,10 @@ COMMANDS = {
         "dovetail.cli.answers.sim_command:group",
         "Replay a recorded workload through a placement policy.",
     ),
+    "tune": (
+        "dovetail.cli.answers.tune_command:command",
+        "Search policy settings on your own jobs, by simulation.",
+    ),
     "run": (
         "dovetail.cli.work.run:command",
         "Run a job on GPUs without YAML: plan, submit, follow.",
@@ -154,6 +158,7 @@ TOPICS = {
         "right-size",
         "stack",
         "sim",
+        "tune",
         "explain",
         "cel",
         "decide",

@@ -28,6 +28,7 @@ from dovetail.sdk.result_table import ObjectTable, Table
 if TYPE_CHECKING:
     from dovetail.answer.cost.budget_forecast import BudgetState
     from dovetail.answer.when import Expectation
+    from dovetail.sdk.queue_environment import QueueEnvironment
     from dovetail.sdk.recorded_gpus import History
     from dovetail.sdk.shown_answers import Capacity, WhatIf, Why
     from dovetail.sdk.shown_history import Cost, RightSizes, Utilisation
@@ -59,6 +60,7 @@ __all__ = [
     "NotFound",
     "ObjectTable",
     "PodItem",
+    "QueueEnvironment",
     "QueueItem",
     "QueueResource",
     "Refused",
@@ -89,6 +91,7 @@ _LATER: Final = {
     "GpuNodeItem": "dovetail.tables.items.gpu_items",
     "NodeItem": "dovetail.tables.items.node_items",
     "PodItem": "dovetail.tables.items.pod_items",
+    "QueueEnvironment": "dovetail.sdk.queue_environment",
     "QueueItem": "dovetail.tables.items.queue_items",
     "QueueResource": "dovetail.tables.items.queue_items",
     "Usage": "dovetail.sdk.usage",

@@ -72,6 +72,16 @@ class Log:
         self._waiting_gpus = 0
         self._used_gpus = 0
 
+    @property
+    def waiting_jobs(self) -> int:
+        """Jobs that wait now."""
+        return len(self._waiting_since)
+
+    @property
+    def waiting_gpus(self) -> int:
+        """GPUs of all jobs that wait now."""
+        return self._waiting_gpus
+
     def has_started(self, name: str) -> bool:
         """Whether the job started before now, and was interrupted since."""
         return bool(self.rows[name].interruptions)

@@ -63,15 +63,53 @@ class RuleRun:
 
     def run(self, progress: Progress | None = None) -> job_log.Log:
         """Until all jobs have ended, or those that wait can never start."""
-        while (second := self._next_second()) is not None:
-            self._view.now = second
-            self._end_due()
-            self._submit_due()
+        while self.advance():
             self._schedule()
-            self.log.decided(second, self._nodes.counts())
+            self.settle()
             if progress is not None:
                 progress(self.log.ended, len(self._jobs))
         return self.log
+
+    # Steps, for those who decide themselves which job starts
+
+    @property
+    def view(self) -> job_rules.View:
+        """The cluster as policies see it."""
+        return self._view
+
+    def advance(self) -> bool:
+        """To the next end or submission; False where none is left."""
+        second = self._next_second()
+        if second is None:
+            return False
+        self._view.now = second
+        self._end_due()
+        self._submit_due()
+        return True
+
+    def settle(self) -> None:
+        """All decisions of this second are made."""
+        self.log.decided(self._view.now, self._nodes.counts())
+
+    def first_waiting(self, count: int) -> list[job_rules.Waiting]:
+        """The first waiting jobs in the order of the rule."""
+        entries = itertools.chain.from_iterable(self._groups.values())
+        first = heapq.nsmallest(count, entries, key=lambda entry: (entry.rank, entry.serial))
+        return [entry.waiting for entry in first]
+
+    def fits(self, job: job_list.Job) -> bool:
+        """Whether all pods of the job have room now."""
+        return self._nodes.fits(job.pods, job.gpus_per_pod)
+
+    def start_waiting(self, waiting: job_rules.Waiting) -> None:
+        """Starts a waiting job that fits, whatever the rule says."""
+        job = waiting.job
+        entries = self._groups[(job.queue, job.pods, job.gpus_per_pod)]
+        entry = next(entry for entry in entries if entry.waiting is waiting)
+        is_started = self._start(waiting)
+        assert is_started, f"job {job.name} has no room"
+        entries.remove(entry)
+        heapq.heapify(entries)
 
     # Time
 

@@ -57,6 +57,14 @@ def amounts(high: float, *, count: int = 4) -> list[Tick]:
     ]
 
 
+def between(low: float, high: float, *, count: int = 5) -> list[Tick]:
+    """Round values from at most `low` to at least `high`."""
+    step = _step(max(high - low, abs(high) / 100, 1e-3) / count)
+    first = math.floor(low / step + 1e-9)
+    last = max(math.ceil(high / step - 1e-9), first + 1)
+    return [Tick(number * step, f"{number * step:,.6g}") for number in range(first, last + 1)]
+
+
 def days(seconds: float) -> list[Tick]:
     """Days of a run, or hours where it is short."""
     unit, name = (86_400.0, "day") if seconds > 2 * 86_400 else (3600.0, "hour")

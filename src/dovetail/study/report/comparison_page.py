@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from dovetail.study.queueing import comparison, run_figures
-from dovetail.study.report import chart_scales, drawn_charts
+from dovetail.study.report import chart_scales, drawn_charts, page_frame
 
 ENGINE: Final = "dovetail"
 SMALL: Final = (480, 190)
@@ -28,33 +28,6 @@ _COLOURS: Final = (  # of policies in light and dark; the engine has its own
     ("#3b3f9e", "#9aa0f5"),
 )
 _ENGINE_COLOUR: Final = ("#0d7a3f", "#4ade8a")
-_STYLE: Final = """
-:root { color-scheme: light dark; --ink: light-dark(#1c1f24, #e7e9ee); --quiet: light-dark(#5b6270, #a4abb8);
-  --grid: light-dark(#e3e6eb, #2c313b); --card: light-dark(#fff, #1b1e25); }
-body { margin: 0; background: light-dark(#f4f5f7, #111318); color: var(--ink);
-  font: 15px/1.5 system-ui, sans-serif; }
-main { max-width: 66rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
-h1 { font-size: 1.5rem; margin: .5rem 0 .2rem; } h2 { font-size: 1.05rem; margin: 0 0 .2rem; }
-h3 { font-size: .9rem; margin: .2rem 0; font-weight: 600; }
-p { margin: .2rem 0 .6rem; color: var(--quiet); } strong { color: var(--ink); }
-section { background: var(--card); border: 1px solid var(--grid); border-radius: 12px; padding: 1rem 1.1rem;
-  margin-top: 1rem; overflow-x: auto; }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: .6rem 2rem; }
-svg { width: 100%; height: auto; display: block; font: 12px system-ui, sans-serif; }
-section > svg { min-width: 38rem; } .pair svg { max-width: 34rem; }
-svg text { fill: var(--ink); } svg .quiet { fill: var(--quiet); } svg .value { font-weight: 600; }
-.grid { stroke: var(--grid); } .limit { stroke: var(--quiet); stroke-dasharray: 5 4; }
-.line { fill: none; stroke-width: 2; stroke-linejoin: round; }
-.dot { stroke: var(--card); stroke-width: 1.5; }
-.legend { position: sticky; top: 0; display: flex; flex-wrap: wrap; gap: .3rem 1rem; padding: .6rem 1.1rem;
-  background: var(--card); border: 1px solid var(--grid); border-radius: 12px; margin-top: 1rem; z-index: 1; }
-.legend label { display: inline-flex; align-items: center; gap: .4rem; cursor: pointer; }
-.legend i { width: .9rem; height: .9rem; border-radius: 4px; display: inline-block; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: .85rem; }
-th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid var(--grid); white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-@media print { .legend { position: static; } section { break-inside: avoid; } }
-"""
 
 Result = comparison.PolicyResult
 Field = Callable[[run_figures.Figures], float | None]
@@ -64,47 +37,46 @@ def page(compared: comparison.Comparison) -> str:
     """The whole page."""
     title = f"{compared.study}: {len(compared.policies)} policies"
     body = "\n".join(_sections(compared))
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_escaped(title)}</title>\n<style>{_STYLE}{_colours(compared)}</style>\n</head>\n"
-        f"<body>\n<main>\n<h1>{_escaped(compared.study)}</h1>\n"
-        f"<p>{_summary(compared)}</p>\n{_legend(compared)}\n{body}\n</main>\n</body>\n</html>\n"
+    return page_frame.page(
+        title,
+        f"<h1>{_escaped(compared.study)}</h1>\n"
+        f"<p>{_summary(compared)}</p>\n{_legend(compared)}\n{body}",
+        style=_colours(compared),
     )
 
 
 def _sections(compared: comparison.Comparison) -> Iterator[str]:
-    yield _section(
+    yield page_frame.section(
         "Waiting",
         "All time from submission without GPUs, also after evictions. "
         f"No policy can have a mean below {chart_scales.duration(compared.bound_waiting_s)}.",
-        _pair(
+        page_frame.pair(
             _bars(compared, "Mean", lambda each: each.waiting_mean_s, chart_scales.duration),
             _bars(compared, "95 of 100 jobs wait at most", lambda each: each.waiting_p95_s,
                   chart_scales.duration),
         ),
     )  # fmt: skip
-    yield _section(
+    yield page_frame.section(
         "Who waits how long",
         "Percent of jobs that waited at most so long. Higher and further left is better.",
         _distribution(compared),
     )
-    yield _section(
+    yield page_frame.section(
         "GPUs waited for",
         "GPUs of all waiting jobs over time.",
         _lines(compared, "GPUs waited for", lambda curves: curves.waiting_gpus),
     )
-    yield _section(
+    yield page_frame.section(
         "GPUs in use",
         f"Of {compared.gpus:,} (dashed).",
         _lines(compared, "GPUs in use", lambda curves: curves.used_gpus, top=compared.gpus),
     )
-    yield _section(
+    yield page_frame.section(
         "Idle GPUs while jobs wait",
         "The curve shows GPUs that stand idle while at least as many are waited for. Of no use: on nodes with too "
         "few free GPUs for any waiting pod.",
         _lines(compared, "idle while waited for", lambda curves: curves.idle_wanted_gpus)
-        + _pair(
+        + page_frame.pair(
             _bars(
                 compared,
                 "Idle while waited for, GPU-hours",
@@ -119,10 +91,10 @@ def _sections(compared: comparison.Comparison) -> Iterator[str]:
             ),
         ),
     )
-    yield _section(
+    yield page_frame.section(
         "Evictions",
         "Work since the last checkpoint is lost and done again.",
-        _pair(
+        page_frame.pair(
             _bars(compared, "Evictions", lambda each: float(each.evictions), chart_scales.amount),
             _bars(
                 compared, "GPU-hours lost", lambda each: each.lost_gpu_hours, chart_scales.amount
@@ -132,7 +104,7 @@ def _sections(compared: comparison.Comparison) -> Iterator[str]:
     if len(compared.quotas) > 1:
         yield _fairness(compared)
         yield _by_queue(compared)
-    yield _section("Figures", "Waiting and time to the end in seconds.", _table(compared))
+    yield page_frame.section("Figures", "Waiting and time to the end in seconds.", _table(compared))
 
 
 def _fairness(compared: comparison.Comparison) -> str:
@@ -146,13 +118,13 @@ def _fairness(compared: comparison.Comparison) -> str:
     dots = drawn_charts.points(
         "time to the end by that alone on the quota", rows, mark=1, say=lambda value: f"{value:.2f}"
     )
-    return _section(
+    return page_frame.section(
         "What queues gain or lose by sharing",
         "Time from submission to end by that alone on the queue's quota; left of the dashed line sharing is "
         "better than a partition. Below quota: GPU-hours in which fitting work waited. Jain: 1 if work of all "
         "queues is slowed alike.",
         dots
-        + _pair(
+        + page_frame.pair(
             _bars(compared, "Below quota, GPU-hours", lambda each: each.below_quota_gpu_hours,
                   chart_scales.amount),
             _bars(compared, "Jain's index", lambda each: each.jain, lambda value: f"{value:.3f}"),
@@ -180,7 +152,7 @@ def _by_queue(compared: comparison.Comparison) -> str:
             height=height,
         )
         charts.append(f"<div><h3>{_escaped(queue)}, {quota} GPUs</h3>{chart}</div>")
-    return _section("Waiting by queue", "As above, by queue.", _pair(*charts))
+    return page_frame.section("Waiting by queue", "As above, by queue.", page_frame.pair(*charts))
 
 
 def _distribution(compared: comparison.Comparison) -> str:
@@ -280,14 +252,6 @@ def _colours(compared: comparison.Comparison) -> str:
 def _longest(compared: comparison.Comparison) -> float:
     waits = [wait for each in compared.policies for wait in each.waiting_quantiles_s[-1:]]
     return chart_scales.highest(waits)
-
-
-def _section(title: str, text: str, content: str) -> str:
-    return f"<section>\n<h2>{_escaped(title)}</h2>\n<p>{_escaped(text)}</p>\n{content}\n</section>"
-
-
-def _pair(*parts: str) -> str:
-    return f'<div class="pair">{"".join(parts)}</div>'
 
 
 def _kind(number: int) -> str:

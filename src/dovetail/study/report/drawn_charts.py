@@ -30,6 +30,15 @@ class Series(NamedTuple):
     values: Sequence[float]
 
 
+class Spot(NamedTuple):
+    """A point of a scatter plot; `text` shows under the pointer."""
+
+    x: float
+    y: float
+    kind: str
+    text: str
+
+
 class Amount(NamedTuple):
     """A bar of one policy."""
 
@@ -129,6 +138,30 @@ def points(
                 place = f'cx="{x.at(value)}" cy="{middle}" r="6"'
                 parts.append(f'<circle class="dot {kind}" {place}>{title_}</circle>')
     return _svg(title, WIDTH, height, parts)
+
+
+def scatter(title: str, spots: Sequence[Spot], *, across: str, up: str) -> str:
+    """Spots by two amounts; the axes begin near the smallest ones and are named `across` and `up`."""
+    x, x_ticks = _near(spots, lambda spot: spot.x, begin=LEFT, end=WIDTH - RIGHT)
+    y, y_ticks = _near(spots, lambda spot: spot.y, begin=HEIGHT - BOTTOM, end=TOP + 14)
+    parts = [*_across(y_ticks, y, WIDTH), *_down(x_ticks, x, HEIGHT)]
+    parts.append(f'<text x="{LEFT}" y="{TOP}">{_escaped(up)}</text>')
+    parts.append(
+        f'<text x="{WIDTH - RIGHT}" y="{HEIGHT + 10}" text-anchor="end">{_escaped(across)}</text>'
+    )
+    for spot in spots:
+        place = f'cx="{x.at(spot.x)}" cy="{y.at(spot.y)}" r="6"'
+        label = f"<title>{_escaped(spot.text)}</title>"
+        parts.append(f'<circle class="dot {spot.kind}" {place}>{label}</circle>')
+    return _svg(title, WIDTH, HEIGHT + 16, parts)
+
+
+def _near(
+    spots: Sequence[Spot], value: Callable[[Spot], float], *, begin: float, end: float
+) -> tuple[chart_scales.Scale, list[chart_scales.Tick]]:
+    """A scale around the values, so that small differences are seen."""
+    ticks = chart_scales.between(min(map(value, spots)), max(map(value, spots)))
+    return chart_scales.Scale(ticks[0].value, ticks[-1].value, begin, end), ticks
 
 
 def _bar(each: Amount, x: chart_scales.Scale, y: float, left: float) -> Iterator[str]:
