@@ -198,6 +198,12 @@ def test_queues_and_foreign_objects_stay_until_asked_for(one: Live, name: str) -
     # The cluster has the device classes of its simulated driver already.
     chosen = ("replicas=0", *build.EVERYTHING, "nodeAgent.deviceClasses=false")
     settings = [part for setting in chosen for part in ("--set", setting)]
+    refused = installing.run(one, "install", name, *settings)
+    assert refused.code != 0
+    assert 'namespaces "gpu-operator" not found; create it' in refused.err
+    assert planes.run_kubectl(plane, "get", "namespace", name).returncode != 0
+    planes.kubectl(plane, "create", "namespace", "gpu-operator")
+
     installed = installing.run(one, "install", name, *settings)
     assert installed.code == 0, installed.err
     queue = {
@@ -223,6 +229,7 @@ def test_queues_and_foreign_objects_stay_until_asked_for(one: Live, name: str) -
     assert installing.everything(one, name) == set()
     for plural in OF_OPERATOR.values():
         planes.kubectl(plane, "delete", "crd", f"{plural}.monitoring.coreos.com")
+    planes.kubectl(plane, "delete", "namespace", "gpu-operator")
 
 
 def test_waiting_ends_when_every_replica_is_ready(one: Live, name: str) -> None:

@@ -278,10 +278,14 @@ def _check_owners(steps: Sequence[Step], release: chart.Release, *, is_forced: b
 
 async def _dry_run(over: transport.Transport, steps: Sequence[Step], *, is_forced: bool) -> None:
     """Has the server check every object without storing it. Raises InputError with all refusals."""
-    new_kinds = {step.target.kind.name for step in steps if step.present is None}
+    new_namespaces = {
+        step.target.name
+        for step in steps
+        if step.present is None and step.target.kind.name == "Namespace"
+    }
     problems = []
     for step in steps:
-        if "Namespace" in new_kinds:
+        if step.target.namespace in new_namespaces:
             step = _in_default_namespace(step)
         try:
             await server_side_apply.apply(
@@ -295,6 +299,8 @@ async def _dry_run(over: transport.Transport, steps: Sequence[Step], *, is_force
             problems.append(f"{conflict}; --force takes these fields over")
         except failures.Refused as refused:
             problems.append(str(refused))
+        except failures.Missing as missing:  # the namespace of others in which we grant rights
+            problems.append(f"{missing}; create it, or change the value that names it")
 
     if problems:
         raise errors.InputError("\n".join([*problems, "nothing was changed"]))
@@ -302,8 +308,6 @@ async def _dry_run(over: transport.Transport, steps: Sequence[Step], *, is_force
 
 def _in_default_namespace(step: Step) -> Step:
     """The step for a dry run while our namespace does not exist yet: a dry run does not create it."""
-    if not step.target.namespace:
-        return step
     metadata = {**step.tree["metadata"], "namespace": "default"}
     return step._replace(
         target=step.target._replace(namespace="default"),
