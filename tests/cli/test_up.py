@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import stat
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.cli import main
+from dovetail.cli.views import live_picture
 from dovetail.files import state_directory
 from tests.cli import running
 from tests.support import waiting
@@ -184,6 +186,19 @@ def test_control_c_and_others_leave_too(state: Path, key: str) -> None:
     assert state_directory.running_pid(state) is not None, (
         "a command that only watches ends nothing"
     )
+
+
+def test_control_c_leaves_a_key_that_came_before_it_to_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A terminal drops it by default, and the program, which was told of it, would wait for another key."""
+    screen, keyboard = pty.openpty()
+    with os.fdopen(screen, "wb", buffering=0) as typed, os.fdopen(keyboard) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        with live_picture._keys() as keys:
+            os.set_blocking(keys, False)
+            typed.write(b"x\x03")
+            assert os.read(keys, 1) == b"x"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -50,6 +50,7 @@ _STYLES: Final = {
     "▨": "bright_black",
     "▣": "magenta",
 }
+_LOCAL_FLAGS: Final = 3  # their place in what tcgetattr returns
 _LEAVE: Final = frozenset({b"q", b"Q", b"\x03", b"\x04", b""})
 
 
@@ -269,6 +270,10 @@ def _keys() -> Iterator[int]:
     before = termios.tcgetattr(keyboard)
     try:
         tty.setcbreak(keyboard)
+        # Ctrl-C would drop keys that the loop has seen and not read yet, and its read would wait for another one.
+        mode = termios.tcgetattr(keyboard)
+        mode[_LOCAL_FLAGS] |= termios.NOFLSH
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, mode)
         yield keyboard
     finally:
         with contextlib.suppress(termios.error):  # the terminal may be gone
