@@ -191,7 +191,7 @@ def test_control_c_and_others_leave_too(state: Path, key: str) -> None:
 def test_control_c_leaves_a_key_that_came_before_it_to_be_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A terminal drops it by default, and the program, which was told of it, would wait for another key."""
+    """A terminal drops it by default, and the program, which saw it come, would wait for another key."""
     screen, keyboard = pty.openpty()
     with os.fdopen(screen, "wb", buffering=0) as typed, os.fdopen(keyboard) as stdin:
         monkeypatch.setattr("sys.stdin", stdin)

@@ -104,7 +104,7 @@ class Fleet:
         self.api.patch("nodes", self.name(node), {"spec": {"taints": taints}})
 
     def upgrade(self, name: str = "", **spec: Any) -> str:
-        """Somebody starts an upgrade of the fleet."""
+        """A person starts an upgrade of the fleet."""
         full = f"{self.namespace}{name}"
         selector = {"matchLabels": {SCENE: self.namespace}}
         spec = {"to": {"driver": NEW}, "nodeSelector": selector, "stop": QUICK} | spec

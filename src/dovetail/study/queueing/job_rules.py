@@ -144,7 +144,7 @@ def _above(view: View, job: job_list.Job, limits: Mapping[str, float]) -> Iterab
     lent = sum(gpus for gpus in surplus.values() if gpus > 0)
     free = view.gpus - sum(view.used.values())
     if lent <= 0 or lent + free < job.gpus:
-        return  # whoever leaves, the job has no room
+        return  # whichever jobs leave, this one has no room
     latest_first = sorted(
         (running for running in view.running.values() if surplus.get(running.job.queue, 0) > 0),
         key=lambda running: (running.job.priority, -running.since, running.job.name),

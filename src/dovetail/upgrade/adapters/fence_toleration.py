@@ -1,7 +1,7 @@
 """Whether the pods of the GPU stack on a node would start there again while our taint stands on it.
 
 Given the pods. The DaemonSet controller creates no pod that does not tolerate a taint, and the operator's own tolerate
-`nvidia.com/gpu` and nothing else unless they are told to. All of them tolerate a cordon. Never changes an object.
+`nvidia.com/gpu` and nothing else by default. All of them tolerate a cordon. Never changes an object.
 """
 
 from __future__ import annotations
